@@ -206,10 +206,10 @@ class Comparison(Mapping[str, Answer]):
         return comparison_document(self.task, self.order)
 
     def __str__(self) -> str:
-        from gpuplan.render.compare import comparison
+        from gpuplan.render.compare_screen import comparison_screen
         from gpuplan.render.text import Look
 
-        return comparison(self.order, Look(100))
+        return comparison_screen(self.order, Look(100))
 
     def __repr__(self) -> str:
         verdicts = [f"{on}: {one.estimate.verdict.words}" for on, one in self.items()]

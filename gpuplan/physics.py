@@ -87,7 +87,10 @@ def above(rate: float, peak: float) -> bool:
 
 OF_PEAK = frozenset({"mfu", "mfu_causal", "hfu", "mbu"})
 """Figures that say which share of a peak is reached: no doubt about kernels or engines carries them above 1."""
-SHARES = OF_PEAK | {"effective_training_share", "rollout_share", "kv_used_share", "kv_peak_share", "busy_share"}
+SHARES = OF_PEAK | {
+    "effective_training_share", "rollout_share", "generators_idle_share", "trainers_idle_share", "kv_used_share", "kv_peak_share",
+    "busy_share",
+}  # fmt: skip
 """Figures that are parts of a whole."""
 SIGNED = frozenset({"headroom_bytes", "kv_pool_bytes"})
 """Figures that may be below zero: what is missing."""

@@ -77,9 +77,8 @@ PLAN: Mapping[str, Group] = {
             "mosaic.matmul": Parameter(
                 1.0, 0.05, ("composer",), _pace("ampere", "matmul"), "the same of the A100 of the one site with published runs"
             ),
-            "cdna3.matmul": Parameter(1.2, 0.2, TORCH, _pace("cdna3", "matmul"), "libraries and clock of CDNA 3"),
-            "cdna3.attention": Parameter(
-                1.2, 0.2, TORCH, _pace("cdna3", "attention", "attention_backward"), "the same, attention in both directions"
+            "cdna3": Parameter(
+                1.2, 0.2, TORCH, _pace("cdna3", "matmul", "attention", "attention_backward"), "libraries and clock of CDNA 3"
             ),
             "cdna3.matmul_fp8": Parameter(1.2, 0.2, TORCH, _pace("cdna3", "matmul_fp8"), "the same, with casts"),
             "flash-2.hopper": Parameter(
@@ -102,13 +101,6 @@ PLAN: Mapping[str, Group] = {
             "flash-1.depth": Parameter(
                 40, 0.5, ("composer",), _pace("ampere", "attention_depth"), "head dimension at which they reach half of their rate"
             ),
-            "straggle": Parameter(
-                0.005,
-                0.5,
-                ("composer", *TORCH, *MEGATRON, "nemo-automodel"),
-                ("straggle",),
-                "the slowest of more ranks, for each doubling beyond a node",
-            ),
             "eager.passes": Parameter(
                 28,
                 0.25,
@@ -116,13 +108,9 @@ PLAN: Mapping[str, Group] = {
                 ("eager.hidden_passes",),
                 "passes of norms, rotary positions and residuals written operator by operator",
             ),
-            "rowwise": Parameter(18, 0.3, TORCH, ("fp8.rowwise",), "passes over an operand that scales for each row take"),
             "switched.tp": Parameter(0.6, 0.3, MEGATRON, ("switched.tp",), "what pipelined collectives of tensor parallelism hide"),
             "nanotron.straggle": Parameter(
-                0.005, 0.5, ("nanotron",), ("straggle",), "the same, where every step waits for its logs"
-            ),
-            "nanotron.slices": Parameter(
-                5e-6, 0.4, ("nanotron",), ("sharding.slice_host",), "a copy of the slice of each rank of each tensor"
+                0.005, 0.5, ("nanotron",), ("straggle",), "the slowest of more ranks, where every step waits for its logs"
             ),
         },
         experts=False,
@@ -132,8 +120,6 @@ PLAN: Mapping[str, Group] = {
         {
             "hopper.grouped": Parameter(1.15, 0.12, MEGATRON, _pace("hopper", "grouped"), "grouped matmuls over those measured"),
             "blackwell.grouped": Parameter(1.15, 0.12, MEGATRON, _pace("blackwell", "grouped"), "the same"),
-            "experts.host": Parameter(6e-5, 0.5, MEGATRON, ("experts.host",), "launches for each expert of a rank"),
-            "experts.start": Parameter(1.5e-5, 0.5, MEGATRON, ("experts.start",), "starts, unfilled ends of each expert's matmuls"),
             "switched.ep": Parameter(0.8, 0.2, MEGATRON, ("switched.ep",), "what the exchange of tokens hides"),
             "2026-05.blackwell.grouped": Parameter(
                 1.25, 0.12, MEGATRON, ("era.2026-05.pace.blackwell.grouped",), "the same in software up to May 2026"
@@ -172,7 +158,9 @@ PLAN: Mapping[str, Group] = {
     "transformers": Group(
         ("qwen", "ml-engineering"),
         {
-            "matmul": Parameter(1.0, 0.15, TRANSFORMERS, _pace("any", "matmul"), "products that nothing is fused with"),
+            "matmul": Parameter(
+                1.0, 0.15, (*TRANSFORMERS, "deepspeed"), _pace("any", "matmul"), "products that nothing is fused with"
+            ),
             "host.layer": Parameter(4e-4, 0.4, TRANSFORMERS, ("host.layer",), "launches of an eager layer's forward pass"),
             "host.tensor": Parameter(1.2e-4, 0.5, TRANSFORMERS, ("host.tensor",), "launches of clipping and optimizer of a tensor"),
             "gather_host": Parameter(

@@ -59,26 +59,55 @@ class Parameter(NamedTuple):
     """Requests in flight, from the first number to the second, where it is fitted to loads: those that it shows in."""
     without: float = 0.0
     """The value at which it is as if there were none."""
+    at: tuple[str, ...] = ()
+    """Where the file has it below `serving`, if not by its own name."""
+    family: str | None = None
+    """The family of accelerators that it is of; None: of all."""
 
 
+STAGE = "host time of a pass on a stage for each of its sequences"
+STEP = "host time of a step, in the first releases of PyTorch's runtime"
+WAIT = "what a step waits in a layer for each tensor parallel rank beyond the first"
+RANKS = "host time of a step in which ranks of attention tell each other what they run"
+UNEVEN = "how many times as long tokens of prompts travel between ranks with unlike numbers of them"
 HOST = "what a decode step of a full engine takes longer for each of its sequences"
 REQUEST = "time of a request to its first token that no pass takes"
 ISSUE = "host time to issue a layer of latent attention for prompts"
+LINEAR = "host time to issue a layer of a model with linear attention for prompts, kernel by kernel"
 READING = "time of a token of a prompt in the process that reads requests"
+_RANK_HOST, _UNEVEN = ("shares_experts", "rank_host"), ("shares_experts", "uneven_exchange")
 LOADED = ("silicon",)
+WHOLE = "2026-04-04"
+"""The last day of SGLang's releases that issued passes with prompts kernel by kernel."""
 OFFLINE = ("tensorrt-llm-0.14-to-1.0", "tensorrt-llm-per-gpu")
 BATCHES = ("tensorrt-llm-0.5-to-0.9",)
 VECTOR = "products that a unit does in a clock in decode attention without matrix units, until 0.9"
 
 PLAN: Mapping[str, Mapping[str, Parameter]] = {
     "tensorrt-llm": {
-        "sequence_host": Parameter(1e-5, 1.0, "tokens_per_s", OFFLINE, HOST),
+        "sequence_host": Parameter(6e-6, 1.0, "tokens_per_s", OFFLINE, HOST, dense_alone=False),
         "2025-04-16.sequence_host": Parameter(1e-5, 1.0, "tokens_per_s", OFFLINE, f"{HOST}, in the last of C++", "2025-04-16"),
         "2024-11-01.sequence_host": Parameter(1e-5, 1.0, "tokens_per_s", OFFLINE, f"{HOST}, until 0.14", "2024-11-01"),
+        "2025-08-04.sequence_host": Parameter(1e-5, 1.0, "tokens_per_s", OFFLINE, f"{HOST}, in PyTorch's first", "2025-08-04"),
+        "2025-08-04.step_host": Parameter(1e-2, 1.0, "tokens_per_s", OFFLINE, STEP, "2025-08-04"),
+        "2025-04-16.rank_wait": Parameter(2e-5, 1.0, "tokens_per_s", OFFLINE, WAIT, "2025-04-16"),
+        "2024-11-01.rank_wait": Parameter(2e-5, 1.0, "tokens_per_s", OFFLINE, f"{WAIT}, until 0.14", "2024-11-01"),
         "token_host": Parameter(2e-6, 1.0, "ttft_s", LOADED, READING, None, dense_alone=False, users=(64, 1 << 30)),
         "server_host": Parameter(2e-2, 1.0, "ttft_s", LOADED, f"{REQUEST}, of its server", None, dense_alone=False, users=(1, 8)),
         "latent_prompt_host": Parameter(2e-3, 0.5, "ttft_s", LOADED, ISSUE, None, dense_alone=False, users=(1, 8)),
+        "stage_sequence_host": Parameter(
+            1e-4, 1.0, "tokens_per_s", OFFLINE, STAGE, dense_alone=False, at=("stage_host", "sequence")
+        ),
+        "rank_host": Parameter(1e-2, 0.5, "tokens_per_s", OFFLINE, RANKS, dense_alone=False, family="hopper", at=_RANK_HOST),
+        "uneven_exchange": Parameter(
+            3.0, 0.5, "tokens_per_s", OFFLINE, UNEVEN, dense_alone=False, without=1.0, family="hopper", at=_UNEVEN
+        ),
         "2024-04-11.vector_decode": Parameter(1e1, 1.0, "tokens_per_s", BATCHES, VECTOR, "2024-04-11", without=1e6),
+    },
+    "sglang": {
+        f"{WHOLE}.request_host": Parameter(4e-2, 0.5, "ttft_s", LOADED, REQUEST, WHOLE, dense_alone=False, users=(1, 8)),
+        f"{WHOLE}.latent_prompt_host": Parameter(1e-3, 0.5, "ttft_s", LOADED, ISSUE, WHOLE, dense_alone=False, users=(1, 8)),
+        f"{WHOLE}.linear_prompt_host": Parameter(2e-3, 0.5, "ttft_s", LOADED, LINEAR, WHOLE, dense_alone=False, users=(1, 8)),
     },
     "vllm": {"request_host": Parameter(2e-2, 1.0, "ttft_s", LOADED, REQUEST, None, dense_alone=False, users=(1, 8))},
 }  # fmt: skip
@@ -152,16 +181,20 @@ def runs_of(rows: Iterable[Row], engine: str, parameter: Parameter, name: str, l
         moes = known.card(ask.model).architecture.moes
         if named is None or named[0].id != engine or (parameter.dense_alone and moes) or not in_flight(ask, parameter):
             continue
+        if parameter.family is not None and library.target(ask.on).accelerator.family != parameter.family:
+            continue
         if parameter.era is None or era_of(named[0], ask.engine or "") == parameter.era:
             asks.append(ask)
             asked.setdefault(repr(ask), []).append((row, float(measured)))
     made: list[Runs] = []
     for group in priced_at_once(asks, library):
         root = group.priced.made.figures[parameter.figure]
+        if not (graph := Graph(root, [leaf(name)])).names:
+            continue
         those = [(place, row, value) for text, place in group.places.items() for row, value in asked[text]]
         made.append(
             Runs(
-                Graph(root, [leaf(name)]), np.array([one[0] for one in those]), np.array([one[2] for one in those]),
+                graph, np.array([one[0] for one in those]), np.array([one[2] for one in those]),
                 tuple(row.group for _, row, _ in those), np.array([row.fitted for _, row, _ in those]),
             )
         )  # fmt: skip
@@ -222,12 +255,14 @@ def era_of(engine: Engine, asked: str) -> str:
     return next((era.name for era in engine.eras if day[: len(era.name)] <= era.name), "")
 
 
-def in_file(engine: str, name: str, era: str | None = "") -> float:
+def in_file(engine: str, name: str, parameter: Parameter) -> float:
     """A figure as it stands in an engine's file."""
-    profile = Catalog.open().load(Engine, engine)
-    part: Any = profile.serving if not era else next(one.serving for one in profile.eras if one.name == era)
-    found = getattr(part, name.rpartition(".")[2])
-    return float(getattr(found, "values", found).value)
+    profile, era = Catalog.open().load(Engine, engine), parameter.era
+    found: Any = profile.serving if not era else next(one.serving for one in profile.eras if one.name == era)
+    for key in parameter.at or (name.rpartition(".")[2],):
+        found = getattr(found, key)
+    found = found[parameter.family] if isinstance(found, Mapping) else getattr(found, "values", found)
+    return float(getattr(found, "value", found))
 
 
 def main() -> None:
@@ -246,7 +281,7 @@ def main() -> None:
             runs = runs_of(rows, engine, parameter, name, library)
             if not runs:
                 raise SystemExit(f"none of the rows of {', '.join(parameter.sources)} can be asked; gpuplan accuracy says why")
-            value, shipped = fit(runs, name, parameter), in_file(engine, name, parameter.era)
+            value, shipped = fit(runs, name, parameter), in_file(engine, name, parameter)
             print(f"{engine}: {name} {value:.3g} (in its file {shipped:.3g}): {parameter.meaning}")
             print(f"  fitted     {told(errors_of(runs, name, value, lambda one: one.seen))}")
             print(f"  held back  {told(errors_of(runs, name, value, lambda one: ~one.seen))}")

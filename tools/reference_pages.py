@@ -40,7 +40,7 @@ COMMANDS_HEAD = """# The commands
 What `gpuplan COMMAND --help` prints, for every command. What may be asked in `fit`, `train`, `serve`, `plan` and `what-runs` stands
 in [the table of options](options.md).
 """
-QUESTIONS = ("fit", "train", "serve", "what-runs", "plan train", "plan finetune", "plan serve", "plan carries")
+QUESTIONS = ("fit", "train", "serve", "what-runs", "plan train", "plan finetune", "plan rl", "plan serve", "plan carries")
 COLUMNS = "100"
 KINDS = {"measured": "measurement", "fitted": "fitted by gpuplan"}
 

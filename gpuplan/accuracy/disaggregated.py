@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from gpuplan.accuracy.deployments import deployment_of
 from gpuplan.accuracy.model import card_of
+from gpuplan.accuracy.recipes import settings_of
 from gpuplan.accuracy.rows import Row, Skip
 from gpuplan.models.architecture import Architecture
 from gpuplan.models.card import ModelCard
@@ -19,6 +21,10 @@ def disaggregated_ask(row: Row, ask_of: Callable[[Row], ServeAsk], find: Callabl
         Skip: the row says too little, or something that no plan can say.
     """
     arch = card_of(row, find).architecture
+    made = deployment_of(row)
+    if made is not None:
+        sides = {"prefill": made.reads.division(), "decode": made.writes.division()}
+        row = row.replaced(run={**row.run, **sides})
     reading, writing = (_division(row, phase, arch) for phase in ("prefill", "decode"))
     run = {**row.run, "disaggregated": False, "tp": 1, "pp": 1, "dp": 1, "ep": 1}
     ask = ask_of(row.replaced(run=run, hardware={**row.hardware, "count": 1}))
@@ -27,10 +33,13 @@ def disaggregated_ask(row: Row, ask_of: Callable[[Row], ServeAsk], find: Callabl
         "prefill_tp": reading["tp"], "prefill_pp": reading["pp"], "prefill_attention_dp": reading.get("attention_dp"),
         "prefill_ep": reading.get("ep"), "prefill_workers": _workers(row, "prefill"),
     }  # fmt: skip
+    # Recipes of replicas that do both are not those of workers that do one.
+    told = {} if made is None else {**dict.fromkeys(settings_of(row.replaced(run=run))), **made.settings()}
+    told |= {} if row.run.get("kv_cache") is None else {"kv_cache": ask.kv_cache}
     return ask.replaced(
         on=f"{size_of(writing)}x{name}", prefill_on=f"{size_of(reading)}x{name}", tp=writing["tp"], pp=writing["pp"], dp=None,
         ep=writing.get("ep"), attention_dp=writing.get("attention_dp"), redundant_experts=_redundant(arch, reading, writing),
-        decode_workers=_workers(row, "decode"), **own,
+        decode_workers=_workers(row, "decode"), **own, **told,
     )  # fmt: skip
 
 

@@ -36,6 +36,7 @@ WEIGHTS: Mapping[str, WeightFormat] = {
 """What rows call types of weights that have other names here; `fp4` of bitsandbytes is stored as its `nf4` is."""
 AROUND = "ai-dynamo"
 """A framework around engines, whose images have its own release."""
+NIGHTLY = "nightly"
 _RELEASE = re.compile(r"(?<![\w.])v?\d+\.\d+(?:\.\d+)?(?:[.+-]?(?:post|rc|dev)[\w.]*)?|20\d\d-\d\d(?:-\d\d)?")
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _MONTH = re.compile(rf"\b({'|'.join(_MONTHS)})[a-z]* (20\d\d)\b")
@@ -179,7 +180,8 @@ def _engine(row: Row, knows: Knows | None) -> str | None:
 def _released(row: Row, name: str, knows: Knows) -> str:
     """The engine with the release or the month that a row names, where its profile has such times on record.
 
-    An image of a framework around the engine has that one's number: then the day of the run says which release there was.
+    An image of a framework around the engine has that one's number, and one of a night has none: then the day of the run says which
+    release there was.
     """
     profile = knows(name)
     if profile is None or not profile[0].eras:
@@ -187,7 +189,7 @@ def _released(row: Row, name: str, knows: Knows) -> str:
     days = profile[0].releases.days if profile[0].releases is not None else {}
     said = _RELEASE.findall(row.engine.replace(name, "", 1)) if name in row.engine else []
     said += [f"{year}-{_MONTHS.index(month) + 1:02d}" for month, year in _MONTH.findall(row.engine)]
-    if row.run.get("image") == AROUND or "ai-dynamo" in str(row.run.get("image")):
+    if row.run.get("image") == AROUND or "ai-dynamo" in str(row.run.get("image")) or NIGHTLY in row.engine:
         said = [str(row.run["measured_on"])[:7]] if "measured_on" in row.run else []
     for one in said:
         try:

@@ -10,7 +10,7 @@ from gpuplan.accuracy.compare import Point, training_points
 from gpuplan.accuracy.diffusion import diffusion_ask, diffusion_points
 from gpuplan.accuracy.inference import inference_points, serving_question
 from gpuplan.accuracy.rows import Row, Skip
-from gpuplan.accuracy.stand_in import WIDER, engine_of
+from gpuplan.accuracy.stand_in import engine_of
 from gpuplan.accuracy.startup import startup_ask, startup_points
 from gpuplan.accuracy.training import training_ask
 from gpuplan.errors import GpuplanError
@@ -142,11 +142,7 @@ def _one(row: Row, answers: Answers, asked: dict[str, Any]) -> tuple[Sequence[Po
         return (), (Ran(row, ran=False, said_fits=made.verdict.fits),)
     own = answers.engine(row.engine) if row.engine else None
     printed = own[0].defaults.printed if own is not None and own[0].defaults is not None else None
-    name, stands_in = engine_of(row, answers.knows)
-    # Who names no engine is told a range for that.
-    wider = WIDER if stands_in and name is not None else 1.0
-    points = [one.replaced(low=one.low / wider, high=one.high * wider) for one in training_points(row, made, printed)]
-    return points, (Ran(row, ran=True, said_fits=made.verdict.fits),)
+    return list(training_points(row, made, printed)), (Ran(row, ran=True, said_fits=made.verdict.fits),)
 
 
 def _served(row: Row, answers: Answers, asked: dict[str, Any]) -> Iterator[Point]:

@@ -9,8 +9,6 @@ from gpuplan.accuracy.rows import Row
 
 USUAL = "megatron-lm"
 """What pipelines and tensor parallel ranks of a framework that nobody knows are most like."""
-WIDER = 1.2
-"""Factor by which a range is wider, down and up, where the profile is another framework's (assumed)."""
 DIVIDED = ("tp", "pp", "cp", "ep", "vpp")
 
 

@@ -122,7 +122,7 @@ def _attention(row: Row) -> AttentionKernel | None:
         return "eager"
     if said == "flash" and not row.engine:
         return "flash1"
-    return "flash2" if "NVTE_FUSED_ATTN=0" in str(said) else None
+    return "flash2" if said == "flash2" or "NVTE_FUSED_ATTN=0" in str(said) else None
 
 
 def _scaling(row: Row) -> Scaling | None:

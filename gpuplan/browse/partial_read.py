@@ -70,7 +70,7 @@ class PartialSpec(Record, eq=False):
         """The plain data at a place; None where there is none."""
         found: Any = self.data
         for part in at:
-            inside = found is not None and (part in found if isinstance(found, dict) else isinstance(found, tuple))
+            inside = part in found if isinstance(found, dict) else isinstance(found, tuple) and part in range(len(found))
             found = found[part] if inside else None
         return found
 

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 
 from gpuplan.check.checked_files import Finding, LoadedCard
-from gpuplan.models.architecture import Attention, Block, GatedDelta, Mla, Mlp, Moe, SparseMla, Stack, StateSpace
+from gpuplan.models.architecture import Attention, Block, GatedDelta, Mla, Mlp, Moe, ShortConv, SparseMla, Stack, StateSpace
 from gpuplan.models.card import ModelCard, WeightsFormat
 from gpuplan.strict_yaml import Path_
 
@@ -75,6 +75,8 @@ def _block(one: LoadedCard, at: Path_, hidden: int, block: Block, stack: Stack) 
             yield from _latent(one, where, hidden, mixer)
         elif isinstance(mixer, GatedDelta):
             yield from _ratio(one, (*where, "value_dim"), "width of all values", mixer.values / hidden, (0.5, 4.5))
+        elif isinstance(mixer, ShortConv):
+            yield from _ratio(one, (*where, "width"), "width of the convolution", mixer.width / hidden, (0.5, 2))
         elif isinstance(mixer, StateSpace):
             yield from _ratio(one, (*where, "inner"), "width of the values", mixer.inner / hidden, (0.5, 4.5))
             if mixer.state > 512:

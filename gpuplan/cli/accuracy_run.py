@@ -55,8 +55,9 @@ def run_accuracy(given: Mapping[str, Any]) -> int:
         put(json.dumps(made, indent=1, ensure_ascii=False) + "\n")
     else:
         from gpuplan.render.accuracy import table
+        from gpuplan.render.text import look_of
 
-        put(table(made, worst=worst, markdown=given["md"]))
+        put(table(made, worst=worst, markdown=given["md"], look=look_of(sys.stdout)))
     return over_budget(made, limits)
 
 

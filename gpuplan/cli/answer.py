@@ -121,11 +121,12 @@ def write(made: Estimate, given: Mapping[str, Any]) -> None:
 
         put(estimate_json(made, full=given["json"] == FULL))
     elif form == "csv":
+        from gpuplan.cli.complaint import say
         from gpuplan.render.csv import estimate_csv
 
         put(estimate_csv([made]))
         for note in made.notes:
-            print(f"note: {note.text}", file=sys.stderr)
+            say(f"note: {note.text}")
     elif form == "md":
         from gpuplan.render.markdown import markdown
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpuplan.cli.answer import put
+from gpuplan.cli.complaint import say
 from gpuplan.errors import Problem, UnknownError, UsageError, did_you_mean, install
 from gpuplan.record import Record
 
@@ -73,7 +73,7 @@ def fit_tables(asked: FitTablesRequest) -> None:
         made.sets |= fit_experts(place, asked.system, chip, _stream(spec, catalog)).sets
     put(report(spec.id, made))
     for name, why in refused(made).items():
-        print(f"note: {name} is not believed{', and not written' if asked.out else ''}: {why}", file=sys.stderr)
+        say(f"note: {name} is not believed{', and not written' if asked.out else ''}: {why}")
         del made.sets[name]
     if asked.out is not None:
         _write(Path(asked.out), made)

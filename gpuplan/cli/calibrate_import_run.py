@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json as jsonlib
 import os
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gpuplan.cli.complaint import say
 from gpuplan.errors import Problem, UnknownError, UsageError, install
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def import_files(asked: ImportFilesRequest) -> None:
     found = [(Path(name), parsed(asked.kind, Path(name), given)) for name in files]
     for _, one in found:
         for text in one.left_out:
-            print(f"note: left out: {text}", file=sys.stderr)
+            say(f"note: left out: {text}")
     runs = [run for _, one in found for run in one.runs]
     _print_result(asked, _runs(asked, runs, given) if runs else _kernels(asked, found, given, catalog))
 
@@ -170,7 +170,7 @@ def _runs(asked: ImportFilesRequest, runs: Sequence[Any], given: ImportHints) ->
     made = ImportedFile(asked.kind, names, given.date, __version__, asked.kind, len(runs), {})
     said = fit_runs(made, out, [run["id"] for run in runs], accelerator, catalog, aside)
     for text in said.pop("left_out"):
-        print(f"note: left out: {text}", file=sys.stderr)
+        say(f"note: left out: {text}")
     used = f"; estimates of {', '.join(said['factors'])} in {asked.kind} for --on {accelerator} use them with --calibrated"
     return {
         **said, "rows": len(runs), "written": [str(out), *said["written"]],

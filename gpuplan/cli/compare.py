@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from gpuplan.estimate.standing import Standing
     from gpuplan.render.report.page import Report
+    from gpuplan.scenarios.expression import Assertion
 
 SIZES = ("brief", "plain")
 """How a comparison is written where it is neither a table nor data."""
@@ -44,7 +45,8 @@ def compare(
     Models, machines, engines, formats, regions, `--set` of a term: every combination is asked, 400 at most, and the answers stand
     in order, the fastest first, or by the figure of `--by`. What makes each slower or dearer than the best is told part by part.
 
-    `--plain` says it in `label: value` lines for screen readers, `--brief` in one line.
+    `--full` has every figure and reason, `--plain` says it in `label: value` lines for screen readers, `--brief` in one line. What
+    `--require` asserts must hold of every answer.
 
     Exits with 3 when none fits, and with 5 when one of them cannot be answered for. Names of accelerators alone compare their
     datasheets.
@@ -68,7 +70,7 @@ def compare(
 
 
 def _estimates(task: str, words: Sequence[str]) -> None:
-    from gpuplan.cli.answer import form_of, of_question
+    from gpuplan.cli.answer import form_of, of_question, read_requirement
     from gpuplan.cli.several import gathered
     from gpuplan.estimate.standing import standings
     from gpuplan.search.variants import answers, variants
@@ -76,6 +78,7 @@ def _estimates(task: str, words: Sequence[str]) -> None:
     by, rest = _by(words)
     given, axes = gathered(task, rest)
     form = form_of(given)
+    said = read_requirement(given)
     refuse(given)
     if given.get("explain") is not None:
         hint = f"`gpuplan explain {given['explain']} {task} …` explains one of them"
@@ -83,12 +86,6 @@ def _estimates(task: str, words: Sequence[str]) -> None:
     if given.get("emit") is not None:
         hint = "ask for the one that you want with its own command"
         raise UsageError(Problem("usage.emit", "--emit means nothing to a comparison", hint))
-    if given.get("require") is not None:
-        hint = "a file of scenarios asks the same of every answer (docs/scenarios.md)"
-        raise UsageError(Problem("usage.require", "--require means nothing to a comparison", hint))
-    if given.get("full"):
-        hint = "leave it out; `--json=full` has all of every answer"
-        raise UsageError(Problem("usage.forms", "--full means nothing to a comparison", hint))
     if not axes:
         hint = "such as `--on 8xh100 --on 8xh200` or `--weights bf16,fp8`"
         raise UsageError(Problem("compare.one", "one value of everything: a comparison wants two or more of something", hint))
@@ -96,10 +93,29 @@ def _estimates(task: str, words: Sequence[str]) -> None:
     made = answers(task, asked)
     order = standings(made, {one.name: one.changed for one in asked}, by)
     _beside(order, by, given)
-    sys.stdout.write(_text(task, order, form or _size(given), full=given["json"] == FULL))
+    sys.stdout.write(_text(task, order, form or _size(given), full=given["json"] == FULL or bool(given["full"])))
+    if said is not None:
+        raise Exit(_judged(order, said))
     if any(isinstance(one.error, UnknownError) for one in order):
         raise Exit(int(Code.UNKNOWN))
     raise Exit(int(Code.OK if any(one.fits for one in order) else Code.DOES_NOT_FIT))
+
+
+def _judged(order: Sequence[Standing], said: Assertion) -> int:
+    """The exit code of an assertion about every answer: 4 where one breaks it, else 5 where of one nobody knows."""
+    from gpuplan.cli.complaint import complain
+    from gpuplan.scenarios.figures import facts_of, refusal
+
+    codes = [int(Code.OK)]
+    for one in order:
+        if one.answer is None:
+            codes.append(int(Code.UNKNOWN))
+            continue
+        outcome = said.judged(facts_of(one.answer))
+        if (wrong := refusal(said.text, outcome)) is not None:
+            complain([Problem(wrong.code, f"{one.name}: {wrong.message}", wrong.hint, "--require")])
+            codes.append(int(Code.UNKNOWN if outcome.holds is None else Code.ASSERTION_FAILED))
+    return int(Code.ASSERTION_FAILED) if int(Code.ASSERTION_FAILED) in codes else max(codes)
 
 
 def _beside(order: Sequence[Standing], by: str | None, given: Mapping[str, Any]) -> None:
@@ -121,7 +137,9 @@ def _beside(order: Sequence[Standing], by: str | None, given: Mapping[str, Any])
     if made:
         put_plot(given, draw)
     elif given.get("plot") is not None:
-        print(f"note: nothing is drawn to {given['plot']}: there is no answer", file=sys.stderr)
+        from gpuplan.cli.complaint import say
+
+        say(f"note: nothing is drawn to {given['plot']}: there is no answer")
 
 
 def _by(words: Sequence[str]) -> tuple[str | None, list[str]]:
@@ -164,8 +182,11 @@ def _text(task: str, order: Sequence[Standing], form: str, *, full: bool) -> str
     if form in SIZES:
         from gpuplan.render.compare_plain import comparison_brief, comparison_plain
 
-        return comparison_brief(order) if form == "brief" else comparison_plain(order)
+        return comparison_brief(order) if form == "brief" else comparison_plain(order, full=full)
     from gpuplan.render.compare import comparison, comparison_markdown
+    from gpuplan.render.compare_screen import comparison_screen
     from gpuplan.render.text import look_of
 
-    return comparison_markdown(order) if form == "md" else comparison(order, look_of(sys.stdout))
+    if form == "md":
+        return comparison_markdown(order)
+    return (comparison if full else comparison_screen)(order, look_of(sys.stdout))

@@ -13,9 +13,19 @@ def complain(problems: Sequence[Problem]) -> None:
     """Write problems to standard error, each with its place and its hint."""
     for problem in problems:
         place = f"{_short(problem.where)}: " if problem.where else ""
-        print(f"error: {place}{_QUOTED.sub(_cut, problem.message)}", file=sys.stderr)
+        say(f"error: {place}{_QUOTED.sub(_cut, problem.message)}")
         if problem.hint:
-            print(f"  hint: {_QUOTED.sub(_cut, problem.hint)}", file=sys.stderr)
+            say(f"  hint: {_QUOTED.sub(_cut, problem.hint)}")
+
+
+def say(text: str) -> None:
+    """Write a line to standard error: wrapped at spaces on a terminal, whole where a program may read it."""
+    if sys.stderr.isatty():
+        from gpuplan.render.text import columns_of_terminal, wrap
+
+        begin = "  " if text.startswith("  ") else ""
+        text = "\n".join(wrap(text.removeprefix(begin), max(40, columns_of_terminal()), begin, f"{begin}  "))
+    print(text, file=sys.stderr)
 
 
 _LONGEST = 200

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import shutil
-import textwrap
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from typer.core import TyperCommand, TyperGroup
 
 from gpuplan.errors import Problem, UsageError
+from gpuplan.render.text import columns_of_terminal, pairs, wrap
 
 
 def width() -> int:
     """The columns that help may use: those of the terminal, at most 100."""
-    return max(40, min(shutil.get_terminal_size().columns, 100))
+    return max(40, min(columns_of_terminal(), 100))
 
 
 def prose(text: str, columns: int) -> str:
@@ -23,22 +22,13 @@ def prose(text: str, columns: int) -> str:
     for block in text.strip().split("\n\n"):
         lines = block.splitlines()
         fixed = any(line.startswith(" ") for line in lines)
-        blocks.append(block.rstrip() if fixed else "\n".join(textwrap.wrap(" ".join(lines), columns, break_on_hyphens=False)))
+        blocks.append(block.rstrip() if fixed else "\n".join(wrap(" ".join(lines), columns)))
     return "\n\n".join(blocks)
 
 
-def rows(pairs: Iterable[tuple[str, str]], columns: int) -> str:
+def rows(about: Iterable[tuple[str, str]], columns: int) -> str:
     """Two aligned columns, the second wrapped; a long first column pushes its text to the next line."""
-    pairs = list(pairs)
-    left = min(max((len(name) for name, _ in pairs), default=0), 24)
-    lines = []
-    for name, text in pairs:
-        wrapped = textwrap.wrap(text, columns - left - 4, break_on_hyphens=False) or [""]
-        long = len(name) > left
-        lines += [f"  {name}"] if long else []
-        lines.append(f"  {'' if long else name:<{left}}  {wrapped[0]}".rstrip())
-        lines += [f"{'':<{left + 4}}{line}" for line in wrapped[1:]]
-    return "\n".join(lines)
+    return "\n".join(pairs(about, columns, 24))
 
 
 def command_help(usage: str, text: str, params: Iterable[Any]) -> str:
@@ -54,7 +44,7 @@ def command_help(usage: str, text: str, params: Iterable[Any]) -> str:
             heading = heading or "Arguments"
         (panels.setdefault(heading, []) if heading else last).append((_name(param), _about(param)))
     sections = [f"Usage: {usage}", prose(text, columns)]
-    sections += [f"{heading}:\n{rows(pairs, columns)}" for heading, pairs in panels.items()]
+    sections += [f"{heading}:\n{rows(about, columns)}" for heading, about in panels.items()]
     if last:
         sections.append(f"Other:\n{rows(last, columns)}")
     return "\n\n".join(sections) + "\n"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json as jsonlib
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 from typer import Argument, Option, Typer
 
 from gpuplan.cli import options as o
+from gpuplan.cli.complaint import say
 from gpuplan.cli.help import Command, Group
 from gpuplan.errors import Problem, UnknownError, UsageError, did_you_mean
 
@@ -54,6 +56,9 @@ def list_models(
     license_: Annotated[
         str | None, Option("--license", metavar="NAME", help="How its licence begins, such as apache-2.0, mit or llama")
     ] = None,
+    year: Annotated[
+        str | None, Option("--year", metavar="YEAR", help="When its weights came out, such as 2026 or 2024-2026")
+    ] = None,
     specs: o.SpecsDirs = None,
     json: o.Json = False,
     csv: o.Csv = False,
@@ -64,14 +69,14 @@ def list_models(
     Examples:
       gpuplan models list
       gpuplan models list llama 70b
-      gpuplan models list --kind mixture --max-params 40B --license apache
+      gpuplan models list --kind mixture --max-params 40B --license apache --year 2025
       gpuplan models list --csv
     """
     from gpuplan.cli.answer import form_of
     from gpuplan.models.catalog import cards, names
     from gpuplan.models.diffusion.catalog import diffusion_cards
     from gpuplan.models.generic import generic_cards
-    from gpuplan.models.selection import license_of, selected
+    from gpuplan.models.selection import license_of, released_of, selected
     from gpuplan.render.model import ALIGNED, HEADS, record_of, row_of
 
     form = form_of({"json": json, "csv": csv, "md": md})
@@ -80,10 +85,13 @@ def list_models(
     made: list[ModelCard | GenericCard | DiffusionCard] = [*cards(folders), *generic_cards(folders), *diffusion_cards(folders)]
     made = [card for card in made if all(w in f"{card.id} {card.name} {' '.join(card.aliases)}".lower() for w in words)]
     unlicensed = sum(not license_of(card) for card in made) if license_ is not None else 0
-    made = _of_size(selected(made, _kinds(kind), license_), min_params, max_params)
+    undated = sum(not released_of(card) for card in made) if year is not None else 0
+    made = _of_size(selected(made, _kinds(kind), license_, _years(year)), min_params, max_params)
     if unlicensed:
-        print(f"note: of {unlicensed} models no licence is on record: they are left out", file=sys.stderr)
-    if not made and (kind or license_ or min_params or max_params):
+        say(f"note: of {unlicensed} models no licence is on record: they are left out")
+    if undated:
+        say(f"note: of {undated} models no day is on record on which they came out: they are left out")
+    if not made and (kind or license_ or min_params or max_params or year):
         raise UnknownError(Problem("model.none", "no model is all that", "leave one of the conditions out"))
     if not made:
         hint = did_you_mean(words[0], names(folders)) if words else "install gpuplan again"
@@ -121,6 +129,20 @@ def _kinds(given: Sequence[str] | None) -> list[str]:
             hint = did_you_mean(word, KINDS) or f"there are {', '.join(KINDS)}"
             raise UsageError(Problem("usage.word", f"--kind: there are no models of the kind `{word}`", hint))
     return list(given or ())
+
+
+def _years(given: str | None) -> tuple[int, int] | None:
+    """The first and the last year of `--year`.
+
+    Raises:
+        UsageError: it is no year, and no two with a hyphen between them.
+    """
+    if given is None:
+        return None
+    found = re.fullmatch(r"((?:19|20)\d\d)(?:-((?:19|20)\d\d))?", given.strip())
+    if found is None or int(found[2] or found[1]) < int(found[1]):
+        raise UsageError(Problem("usage.value", f"--year: `{given}` is no year", "write 2026, or 2024-2026 for the years from to"))
+    return int(found[1]), int(found[2] or found[1])
 
 
 def _of_size(cards: list[Card], smallest: str | None, largest: str | None) -> list[Card]:
@@ -211,7 +233,7 @@ def import_model(
         file=sys.stderr,
     )
     for note in card.notes:
-        print(f"note: {note}", file=sys.stderr)
+        say(f"note: {note}")
 
 
 def _folders(specs: Sequence[str] | None) -> list[Path]:

@@ -13,6 +13,7 @@ from typer import Abort, BadParameter
 from gpuplan.cli.command_names import COMMANDS
 from gpuplan.cli.commands import root
 from gpuplan.errors import Exit, Problem, UsageError, did_you_mean
+from gpuplan.plan.ask import ASKS
 
 _UsageBase: Any = BadParameter.__base__
 """The parser's base of all usage errors. typer exports only this child, and lends the rest from different places by version."""
@@ -48,7 +49,6 @@ def usage_problem(error: Any, words: list[str]) -> Problem:
     page = f"`{ctx.command_path if ctx is not None else named} --help` shows what it takes"
     if kind == "NoSuchOption":
         known = [flag for param in ctx.command.get_params(ctx) for flag in (*param.opts, *param.secondary_opts)] if ctx else []
-        from gpuplan.plan.ask import ASKS
         from gpuplan.plan.ask_goal import GOALS
         from gpuplan.plan.read import elsewhere
 
@@ -65,8 +65,18 @@ def usage_problem(error: Any, words: list[str]) -> Problem:
     if ctx is not None and hasattr(ctx.command, "list_commands"):
         names = ctx.command.list_commands(ctx)
         wrong = next((word for word in words if not word.startswith("-") and word not in (*names, *ctx.command_path.split())), "")
-        return Problem("usage.no-such-command", f"no command `{wrong}`", did_you_mean(wrong, names) or page)
+        return Problem("usage.no-such-command", f"no command `{wrong}`", did_you_mean(wrong, names) or _meant(words) or page)
+    if kind == "UsageError" and words and words[0] in ASKS and (meant := _meant(words)):
+        return Problem("usage.wrong", _sentence(error.format_message()), meant)
     return Problem("usage.wrong", _sentence(error.format_message()), page)
+
+
+def _meant(words: Sequence[str]) -> str:
+    """The command that words may be about which no command knows; "" where there is nothing to go by."""
+    from gpuplan.cli.pasted import command_meant
+
+    meant = command_meant(words)
+    return f"such as `{meant}`; `gpuplan --help` shows what else there is" if meant else ""
 
 
 def _sentence(text: str) -> str:

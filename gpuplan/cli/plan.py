@@ -6,7 +6,7 @@ from typer import Typer
 
 from gpuplan.cli.parts import group_of
 
-PARTS = ("train", "finetune", "serve", "carries")
+PARTS = ("train", "finetune", "rl", "serve", "carries")
 """The commands, each the `app` of `gpuplan.cli.plan_<name>`, imported only when it is called."""
 
 app = Typer(
@@ -17,6 +17,7 @@ Examples:
   gpuplan plan train llama-3.1-70b --tokens 1T --deadline 30d
   gpuplan plan train llama-3.1-8b --tokens 200B --budget 200k --cloud aws,gcp
   gpuplan plan train gpt2 --budget 100
+  gpuplan plan rl qwen3-8b --on h100 --staleness 1
   gpuplan plan serve llama-3.3-70b --users 200
   gpuplan plan serve llama-3.1-8b --rate 20/s --ttft 500ms --tpot 30ms --cloud aws,gcp
   gpuplan plan carries llama-3.3-70b --on 8xh100""",

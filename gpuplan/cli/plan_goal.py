@@ -14,6 +14,7 @@ from typer import Exit, Option, Typer
 from typer.main import get_command
 
 from gpuplan.cli import options as o
+from gpuplan.cli.complaint import say
 from gpuplan.cli.help import Command
 from gpuplan.cli.output import Output
 from gpuplan.cli.report import KEYS, put_plot, put_report, refuse
@@ -111,7 +112,7 @@ def beside(found: Planned | Carried, given: Mapping[str, Any]) -> None:
     if getattr(found, "front", ()):
         put_plot(given, draw)
     elif given.get("plot") is not None:
-        print(f"note: nothing is drawn to {given['plot']}: no machine meets the goal, so there is no front", file=sys.stderr)
+        say(f"note: nothing is drawn to {given['plot']}: no machine meets the goal, so there is no front")
 
 
 def started(found: Planned | Carried, form: str) -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 from typer import Argument, Option, Typer
 
 from gpuplan.cli import options as o
+from gpuplan.cli.complaint import say
 from gpuplan.cli.help import Command, Group
 from gpuplan.errors import Problem, UsageError, did_you_mean
 
@@ -66,8 +67,14 @@ def list_prices(
     kind: Annotated[o.Text, Option("--kind", metavar="KIND", help="Only these terms, such as `spot` or `reserved_1yr`")] = None,
     region: Annotated[o.Text, Option("--region", metavar="NAME", help="Only this region of the provider")] = None,
     sort: Annotated[
-        str, Option("--sort", metavar="BY", help="By `name`, `price` (of the instance), `accelerator` (price of one) or `date`")
-    ] = "name",
+        o.Text,
+        Option(
+            "--sort",
+            metavar="BY",
+            help="By `name`, `price` (of the instance), `accelerator` (price of one) or `date`; left out, the cheapest first, of"
+            " all of them by name",
+        ),
+    ] = None,
     every: Annotated[bool, Option("--all", help="Historical, promotional and doubtful prices too")] = False,
     specs: o.SpecsDirs = None,
     json: o.Json = False,
@@ -77,7 +84,7 @@ def list_prices(
     """What does an hour of an instance cost, and of one of its accelerators, where, since when, and who says so?
 
     Examples:
-      gpuplan prices list h100 --sort accelerator
+      gpuplan prices list h100 --kind on_demand
       gpuplan prices list aws p5.48xlarge --kind spot
       gpuplan prices list gcp --region us-central1 --csv
     """
@@ -86,6 +93,7 @@ def list_prices(
     from gpuplan.render.prices import PRICE_ALIGNED, PRICE_HEADS, price_record, price_row
 
     form = form_of({"json": json, "csv": csv, "md": md})
+    sort = sort or ("accelerator" if words else "name")
     if sort not in ORDERS:
         raise UsageError(Problem("usage.word", f"--sort {sort}: no such order", f"use {', '.join(ORDERS[:-1])} or {ORDERS[-1]}"))
     kind = kind_of_price(kind) if kind is not None else None
@@ -328,5 +336,5 @@ def _report(made: ImportOutcome, folder: Path, wanted: ImportRequest, json: bool
     for flag in made.flags:
         print(flag_line(flag), file=sys.stderr)
     for note in made.notes:
-        print(f"note: {note}", file=sys.stderr)
+        say(f"note: {note}")
     sys.stdout.write(import_text(made, folder, wanted.dry))

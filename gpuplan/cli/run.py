@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,9 +17,12 @@ from gpuplan.errors import Problem, UsageError, did_you_mean
 
 if TYPE_CHECKING:
     from gpuplan.scenarios.file import Case
+    from gpuplan.scenarios.journal import Journal
 
 app = Typer(add_completion=False, rich_markup_mode=None)
 MOST_JOBS = 256
+ENGINES = ("local", "dask")
+"""Who may answer."""
 
 
 @app.command(cls=Command)
@@ -42,6 +46,18 @@ def run(
             help="Keep each answer in this journal at once, and take from it what it has: after Ctrl-C the same command goes on",
         ),
     ] = None,
+    engine_of_search: Annotated[
+        o.Text,
+        Option(
+            "--engine-of-search",
+            metavar="NAME",
+            help="Who answers: `local`, this machine (what is left out), or `dask`, the workers of --scheduler",
+        ),
+    ] = None,
+    scheduler: Annotated[
+        o.Text,
+        Option("--scheduler", metavar="ADDRESS", help="With `--engine-of-search dask`: the cluster, such as `tcp://10.0.0.5:8786`"),
+    ] = None,
     json: o.Json = False,
     csv: o.Csv = False,
     md: o.Md = False,
@@ -55,6 +71,7 @@ def run(
       gpuplan run plans.yaml
       gpuplan run plans.yaml --only 'chat*' --junit results.xml
       gpuplan run plans.yaml --jobs 8 --resume plans.journal --json
+      gpuplan run plans.yaml --engine-of-search dask --scheduler tcp://10.0.0.5:8786
     """
     from gpuplan.cli.answer import form_of, put
     from gpuplan.files.write import check_writable, write
@@ -62,7 +79,6 @@ def run(
     from gpuplan.scenarios import report
     from gpuplan.scenarios.crew import results_of
     from gpuplan.scenarios.file import read_scenarios
-    from gpuplan.scenarios.journal import Journal
     from gpuplan.scenarios.result import exit_code
 
     form = form_of({"json": json, "csv": csv, "md": md})
@@ -71,8 +87,11 @@ def run(
     if junit is not None:
         check_writable(Path(junit))
     workers = 1 if jobs is None else count("jobs", jobs, most=MOST_JOBS)
-    with nullcontext() if resume is None else Journal(Path(resume), cases) as journal:
-        results = results_of(cases, jobs=workers, journal=journal)
+    wide = _cluster(engine_of_search, scheduler, jobs)
+    with _journal(resume, cases, wide) as journal:
+        results = results_of(cases, jobs=workers, journal=journal, scheduler=scheduler)
+        if journal is not None and resume is None:
+            journal.forget()  # all of it is told below
     if junit is not None:
         write(Path(junit), report.junit(said, results))
     if form == "json":
@@ -86,6 +105,44 @@ def run(
 
         put(report.text(said, results, look_of(sys.stdout)))
     raise Exit(exit_code(results))
+
+
+def _cluster(engine: str | None, scheduler: str | None, jobs: str | None) -> bool:
+    """Whether a cluster answers.
+
+    Raises:
+        UsageError: an engine that there is not, or options that do not go together.
+    """
+    if engine not in (None, *ENGINES):
+        hint = did_you_mean(engine or "", ENGINES) or f"use {' or '.join(ENGINES)}"
+        raise UsageError(Problem("usage.engine-of-search", f"--engine-of-search {engine}: there is no such", hint))
+    if engine == "dask" and scheduler is None:
+        hint = "add --scheduler tcp://HOST:8786; `dask scheduler` starts one, and `dask worker ADDRESS` who works there"
+        raise UsageError(Problem("usage.scheduler", "--engine-of-search dask: which cluster is not said", hint))
+    if scheduler is not None and engine != "dask":
+        hint = "add --engine-of-search dask, or leave --scheduler out"
+        raise UsageError(Problem("usage.scheduler", "--scheduler: questions are answered on this machine", hint))
+    if engine == "dask" and jobs is not None:
+        raise UsageError(Problem("usage.jobs", "--jobs: on a cluster its workers answer", "leave --jobs out, or --scheduler"))
+    return engine == "dask"
+
+
+def _journal(resume: str | None, cases: Sequence[Case], wide: bool) -> AbstractContextManager[Journal | None]:
+    """What keeps the answers: the journal that is named; on a cluster otherwise one in the user's cache, until all is told.
+
+    Raises:
+        UsageError: it cannot be written, or is another's.
+    """
+    from gpuplan.scenarios.journal import Journal
+
+    if resume is not None:
+        return Journal(Path(resume), cases)
+    if not wide:
+        return nullcontext()
+    kept = Journal.of_cluster(cases, os.environ)
+    if kept.done:
+        print(f"note: going on: {len(kept.done)} of {len(cases)} were answered before, see {kept.path}", file=sys.stderr)
+    return kept
 
 
 def _chosen(cases: Sequence[Case], only: Sequence[str] | None) -> list[Case]:

@@ -74,11 +74,12 @@ def check(
     from gpuplan.models.catalog import CARDS
     from gpuplan.models.generic import GENERIC
     from gpuplan.render.findings import findings_github, findings_json, findings_text, rules_json, rules_text, summary
+    from gpuplan.render.text import look_of
     from gpuplan.specs.catalog import Catalog
 
     style = _style(form, json)
     if rules:
-        sys.stdout.write(rules_json(RULES.values()) if style == "json" else rules_text(RULES.values()))
+        sys.stdout.write(rules_json(RULES.values()) if style == "json" else rules_text(RULES.values(), look_of(sys.stdout)))
         return None
     folders = Catalog.open([Path(folder) for folder in specs or ()]).folders
     if fix and not places:

@@ -9,6 +9,7 @@ from typing import Annotated
 from typer import Argument, Option, Typer
 
 from gpuplan.cli import options as o
+from gpuplan.cli.complaint import say
 from gpuplan.cli.help import Command
 from gpuplan.cli.specs import open_catalog
 from gpuplan.errors import Problem, UsageError, did_you_mean
@@ -66,7 +67,7 @@ def side_by_side(
         spec, notes = catalog.load_noted(Accelerator, word)
         made.append(spec)
         for note in notes:
-            print(f"note: {note.text}{f' ({note.hint})' if note.hint else ''}", file=sys.stderr)
+            say(f"note: {note.text}{f' ({note.hint})' if note.hint else ''}")
     known = {word: spec.id for word, spec in zip(dict.fromkeys(words), made, strict=True)}
     own = _own_prices(prices, known)
     worths = [value_figures(spec, catalog, own.get(spec.id)) for spec in made]

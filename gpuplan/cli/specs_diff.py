@@ -125,13 +125,22 @@ def _of_scenarios(base: Side, head: Side, file: str) -> list[ReferenceAnswer]:
     from gpuplan.planner.ask import PLANNINGS, planned
     from gpuplan.render.carried import amount
     from gpuplan.render.diff import ReferenceAnswer
+    from gpuplan.render.text import shown
+    from gpuplan.scenarios.asks import WHAT_RUNS
     from gpuplan.scenarios.file import read_scenarios
+    from gpuplan.scenarios.told import models_of
     from gpuplan.search.ask import estimated
 
     def told(task: str, given: Mapping[str, Any], library: Library) -> tuple[Estimate | str, str]:
         """The answer, and of a plan what it names."""
         asked = {**given, "specs": None}
         try:
+            if task == WHAT_RUNS:
+                runs = models_of(asked, library).runs
+                if not runs:
+                    return "", "no model runs"
+                speed = shown("tokens_per_s", runs[0].speed, "1/s")
+                return runs[0].estimate, f"{runs[0].card.id} with {speed} tokens/s, and {len(runs) - 1} more"
             if task not in PLANNINGS:
                 return estimated(question(ASKS[task], asked), advise=False, library=library), ""
             found = planned(task, asked, library)

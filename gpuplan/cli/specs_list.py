@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Argument, Option, Typer
 
 from gpuplan.cli import options as o
+from gpuplan.cli.complaint import say
 from gpuplan.cli.help import Command
 from gpuplan.cli.specs import SHOWN, open_catalog
 from gpuplan.errors import GpuplanError, Problem, UnknownError, UsageError, did_you_mean
@@ -106,7 +107,7 @@ def list_specs(
     if by is not None and sort is not None:
         rows = ordered(rows, by, sort.startswith("-"))
     for note in notes:
-        print(f"note: {note.text}{f' ({note.hint})' if note.hint else ''}", file=sys.stderr)
+        say(f"note: {note.text}{f' ({note.hint})' if note.hint else ''}")
     if not rows:
         raise _nothing(catalog, kind, words if none_at_all else [], conditions)
     _write(shown, rows, form, columns is not None)
@@ -241,4 +242,4 @@ def _write(shown: Sequence[Column], rows: Sequence[Row], form: str, all_of_them:
     text, hidden = listing(heads, cells, aligned, Look(10**6, look.colour) if all_of_them else look)
     sys.stdout.write(text)
     if hidden:
-        print(f"note: no room for {', '.join(hidden)}; `--columns` chooses, `--csv` has everything", file=sys.stderr)
+        say(f"note: no room for {', '.join(hidden)}; `--columns` chooses, `--csv` has everything")

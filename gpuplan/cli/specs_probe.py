@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json as jsonlib
 import re
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from typer import Option, Typer
 
 from gpuplan.cli import options as o
+from gpuplan.cli.complaint import say
 from gpuplan.cli.help import Command
 from gpuplan.errors import Problem, UsageError
 
@@ -51,7 +51,7 @@ def probe(
     if json:
         print(jsonlib.dumps(_record(made), indent=2, ensure_ascii=False))
     for note in made.notes if not json else ():
-        print(f"note: {note.text}{f' ({note.hint})' if note.hint else ''}", file=sys.stderr)
+        say(f"note: {note.text}{f' ({note.hint})' if note.hint else ''}")
     if out is not None:
         _write(made, Path(out), force, quiet=json)
     elif not json:
@@ -98,7 +98,7 @@ def _write(made: Survey, out: Path, force: bool, *, quiet: bool) -> None:
     if out.suffix in (".yaml", ".yml"):
         places = {out: _renamed(drafts[0].text, out)} if drafts else {}
         if len(drafts) > 1:
-            print(f"note: {drafts[1].place} is not written: give a folder to have both", file=sys.stderr)
+            say(f"note: {drafts[1].place} is not written: give a folder to have both")
     else:
         places = {out / draft.place: draft.text for draft in drafts}
     write_all(places, force=force)

@@ -9,6 +9,7 @@ from typing import Annotated
 from typer import Argument, Option, Typer
 
 from gpuplan.cli import options as o
+from gpuplan.cli.complaint import say
 from gpuplan.cli.help import Command
 from gpuplan.cli.specs import open_catalog
 from gpuplan.errors import GpuplanError, Problem, UnknownError, UsageError
@@ -51,7 +52,7 @@ def roofline(
     for name in dict.fromkeys(names):
         spec, notes = catalog.load_noted(Accelerator, name)
         for note in notes:
-            print(f"note: {note.text}{f' ({note.hint})' if note.hint else ''}", file=sys.stderr)
+            say(f"note: {note.text}{f' ({note.hint})' if note.hint else ''}")
         for one in dtype.split(",") if dtype is not None else [None]:
             try:
                 roofs.append(roof(spec, one.strip().lower() if one is not None else None))

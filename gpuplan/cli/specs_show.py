@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Argument, Typer
 
 from gpuplan.cli import options as o
+from gpuplan.cli.complaint import say
 from gpuplan.cli.help import Command
 from gpuplan.cli.specs import SHOWN, open_catalog
 from gpuplan.errors import Problem, UnknownError, did_you_mean
@@ -80,7 +81,7 @@ def _load(catalog: Catalog, name: str) -> tuple[SpecFile, Path]:
             continue
         if cls is not None:
             for note in found.notes:
-                print(f"note: {note.text}{f' ({note.hint})' if note.hint else ''}", file=sys.stderr)
+                say(f"note: {note.text}{f' ({note.hint})' if note.hint else ''}")
             return catalog.read(cls, found.path), found.path
     instance = find_instance(name, catalog)
     if instance is not None:

@@ -10,6 +10,7 @@ from typer import Argument, Exit, Typer
 
 from gpuplan.cli import options as o
 from gpuplan.cli.help import Command
+from gpuplan.cli.output import Output
 from gpuplan.cli.tasks import parameter
 from gpuplan.errors import Exit as Code
 from gpuplan.plan.option import by_key
@@ -30,7 +31,7 @@ Examples:
 
 def run(text: list[str] | None, **given: Any) -> None:
     """Answer on standard output and end with the exit code."""
-    from gpuplan.cli.answer import form_of, put
+    from gpuplan.cli.answer import form_of, judge, put, read_requirement
     from gpuplan.cli.complaint import complain
     from gpuplan.cli.report import put_report, refuse
     from gpuplan.errors import Problem
@@ -41,8 +42,9 @@ def run(text: list[str] | None, **given: Any) -> None:
     from gpuplan.search.what_runs import what_runs
 
     form = form_of(given)
+    said = read_requirement(given)
     refuse(given)
-    asked = question(WhatRunsAsk, {key: value for key, value in given.items() if key not in (*FORMS, "html")})
+    asked = question(WhatRunsAsk, {key: value for key, value in given.items() if key not in (*FORMS, "html", "require")})
     found = what_runs(asked, Library.shared(asked.specs, calibrated=bool(asked.calibrated)), text or ())
     put_report(given, lambda: of_what_runs(found))
     if form in ("json", "csv"):
@@ -57,6 +59,10 @@ def run(text: list[str] | None, **given: Any) -> None:
         from gpuplan.render.text import look_of
 
         put(render.as_text(found, asked, look_of(sys.stdout)))
+    if said is not None:
+        from gpuplan.scenarios.figures import facts_of_models
+
+        raise Exit(judge(facts_of_models(found), said))
     if not found.runs:
         complain([Problem("what-runs.nothing", f"no model runs on {asked.on}", "try a shorter --context, or --slowest 0")])
         raise Exit(int(Code.DOES_NOT_FIT))
@@ -68,6 +74,7 @@ def _command() -> Typer:
     parameters = [
         Parameter("text", Parameter.POSITIONAL_OR_KEYWORD, default=None, annotation=words),
         *(parameter(one) for one in by_key(WhatRunsAsk).values()),
+        parameter(by_key(Output)["require"]),
         Parameter("html", Parameter.KEYWORD_ONLY, default=None, annotation=o.Html),
         *(Parameter(name, Parameter.KEYWORD_ONLY, default=False, annotation=kind) for name, kind in FORMS.items()),
     ]

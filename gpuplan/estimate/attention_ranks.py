@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from gpuplan.estimate.pricing import alone
 from gpuplan.estimate.subject import Subject
 from gpuplan.formulas.attention_ranks import passes_waited_for, uneven_context_share
-from gpuplan.formulas.basic import part_of_seconds, remaining_seconds, repeated_bytes, repeated_seconds, share
+from gpuplan.formulas.basic import part_of_seconds, remaining_seconds, repeated_bytes, repeated_seconds, seconds_of_several, share
 from gpuplan.num import any_true
 from gpuplan.plan.serve import ServePlan
 from gpuplan.specs.engine import ServingProfile
@@ -82,6 +82,29 @@ def context_wait(model: ServingModel, attention: Term) -> Term:
         output=model.subject.plan("output", model.plan.output),
     )  # fmt: skip
     return part_of_seconds.term("decode.context_wait", seconds=attention, ratio=ratio)
+
+
+def unevenly(model: ServingModel, parts: dict[str, Term]) -> dict[str, Term]:
+    """The parts of a step that reads prompts, whose tokens travel between ranks with unlike numbers of them."""
+    own, seconds = model.profile.shares_experts, parts.get(EXCHANGE)
+    if own is None or seconds is None or alone(model.serve.sharing.attention_dp):
+        return parts
+    ratio = model.subject.hw.asked("uneven exchange", lambda one: own.uneven_exchange.get(one.family))
+    if ratio is None:
+        return parts
+    times = model.subject.habit("uneven_exchange", ratio)
+    return {**parts, EXCHANGE: part_of_seconds.term(f"{seconds.name}.uneven", seconds=seconds, ratio=times)}
+
+
+def told_by_ranks(model: ServingModel, name: str) -> dict[str, Term]:
+    """Host time of a step in which ranks of attention tell each other what they run; nothing where it is hidden."""
+    own, ranks = model.profile.shares_experts, model.serve.sharing.attention_dp
+    if own is None or alone(ranks):
+        return {}
+    each = model.subject.hw.asked("host of ranks", lambda one: own.rank_host.get(one.family))
+    if each is None:
+        return {}
+    return {"ranks": seconds_of_several.term(f"{name}.ranks", count=ranks, seconds=model.subject.habit("rank_host", each))}
 
 
 def overlaps(model: ServingModel) -> bool:

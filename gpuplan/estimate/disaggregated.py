@@ -7,6 +7,7 @@ from gpuplan.estimate.serving import ServingModel, ServingPhase
 from gpuplan.estimate.serving_figures import memory_figures
 from gpuplan.estimate.serving_memory import ServingMemory
 from gpuplan.estimate.step_parts import latent
+from gpuplan.estimate.under_load import request_times
 from gpuplan.formulas import cost
 from gpuplan.formulas import disaggregated as form
 from gpuplan.formulas import inference as inform
@@ -81,7 +82,10 @@ class Prompts(Record, kw_only=True):
     """Bytes of caches that a prompt sends."""
     transfer: Term
     waited: Term
-    request: Term
+    hosts: dict[str, Term]
+    """Host time of a request before its first pass, by part."""
+    read: Term | None
+    """What of it no other request shares."""
 
 
 def prompts_of(side: Side, links: tuple[Hardware, ...]) -> Prompts:
@@ -103,11 +107,12 @@ def prompts_of(side: Side, links: tuple[Hardware, ...]) -> Prompts:
     }
     transfer = greatest("cache_transfer", times)
     waited = form.waited_transfer.term("cache_waited", seconds=transfer, passes=passes)
-    request = model.subject.habit("request_host", model.profile.request_host)
+    hosts, own = request_times(model)
     parts = {name: apart(term, done) for name, term in one.parts.items()}
     return Prompts(
         one=one.replaced(seconds=apart(one.seconds, done), parts=parts), passes=apart(passes, done), most=apart(most, done),
-        sent=apart(sent, done), transfer=apart(transfer, done), waited=apart(waited, done), request=apart(request, done),
+        sent=apart(sent, done), transfer=apart(transfer, done), waited=apart(waited, done),
+        hosts={name: apart(term, done) for name, term in hosts.items()}, read=None if own is None else apart(own, done),
     )  # fmt: skip
 
 
@@ -126,9 +131,7 @@ def together(prompts: Side, answers: Side, links: tuple[Hardware, ...], asked: A
     read = prompts_of(prompts, links)
     model, memory = answers.model, answers.model.memory()
     output = model.subject.plan("output", model.plan.output)
-    idle = {
-        "request": read.request, "prefill": total("first.prefill", {"pass": read.one.seconds}), "cache_transfer": read.waited,
-    }  # fmt: skip
+    idle = {**read.hosts, "prefill": total("first.prefill", {"pass": read.one.seconds}), "cache_transfer": read.waited}
     ranks = model.leaves.times("writing_ranks", answers.workers, answers.ranks)
     room = memory.running if memory.max_sequences is None else smaller.term("places", a=memory.max_sequences, b=memory.limit)
     room = larger.term("some_places", a=room, b=ONE)
@@ -200,11 +203,19 @@ def _closed(
     near = form.answers_at_once.term("running_near", rate=guess, output=output, token=rough.seconds, ranks=ranks)
     running = smaller.term("running_of_rank", a=near, b=all_at_once)
     step = decoding(model, "decode", running)
-    rate = form.closed_rate.term("requests_per_s", users=users, first=alone, output=output, token=step.seconds, most=read.most)
+    written = form.answers_per_s.term(
+        "answers_kept", workers=ONE, ranks=ranks, sequences=all_at_once, output=output, token=step.seconds
+    )
+    most = form.kept_by_both.term("kept_by_both", read=read.most, written=written)
+    rate = form.closed_rate.term("requests_per_s", users=users, first=alone, output=output, token=step.seconds, most=most)
     first = form.first_in_turn.term("ttft", users=users, rate=rate, output=output, token=step.seconds, first=alone)
     if asked.requests is not None:
         burst = form.burst_seconds_of_run.term("burst", users=users, requests=asked.requests, most=read.most)
-        first = total("ttft_of_run", {"steady": first, "burst": burst})
+        parts = {"steady": first, "burst": burst}
+        if read.read is not None:
+            turn = form.burst_reading_of_run.term("burst_reading", users=users, requests=asked.requests, each=read.read)
+            parts["burst"] = greatest("longer_burst", {"prompts": burst, "reading": turn})
+        first = total("ttft_of_run", parts)
     return rate, step, running, first
 
 

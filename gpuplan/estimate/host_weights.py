@@ -12,7 +12,7 @@ from gpuplan.models.architecture import Moe
 from gpuplan.models.stored_parts import EMBEDDING, HEAD
 from gpuplan.plan.precision import byte, stored_in
 from gpuplan.record import Record
-from gpuplan.specs.engine import HostWork
+from gpuplan.specs.engine_memory import HostWork
 from gpuplan.term import USER, Parts, Term, total
 from gpuplan.workload.context import ONE
 from gpuplan.workload.stages import block_keys, fullest_stage

@@ -47,7 +47,7 @@ def transient_bytes(
         logits = _logits(f"{at}.logits", subject, work, alive)
     elif any_true(work.dense_stride.value == 1):
         logits = split_or_whole_bytes.term(
-            f"{at}.logits_by_ranks", tp=work.dense_stride, split=_logits(f"{at}.logits", subject, work, split),
+            f"{at}.logits_by_ranks", ranks=work.dense_stride, split=_logits(f"{at}.logits", subject, work, split),
             whole=_logits(f"{at}.unsplit_logits", subject, work, alive),
         )  # fmt: skip
     else:
@@ -68,7 +68,7 @@ def transient_bytes(
         }
         gathered = total(f"{at}.gathered_logits", parts)
         logits = (
-            split_or_whole_bytes.term(f"{at}.logits_of_all", tp=work.dense_stride, split=gathered, whole=logits)
+            split_or_whole_bytes.term(f"{at}.logits_of_all", ranks=work.dense_stride, split=gathered, whole=logits)
             if any_true(work.dense_stride.value == 1)
             else gathered
         )

@@ -108,7 +108,7 @@ def _credits(figures: Mapping[str, Term], fleet: Term | None, credits: Term) -> 
 def _break_even(money: Money) -> dict[str, Term]:
     """When buying has paid, where renting costs more than running what is bought."""
     owned = money.owned
-    if owned is None or owned.rent is None or agreed(owned.rent.value <= owned.running.value):
+    if owned is None or owned.rent is None or agreed(owned.rent.value <= owned.running.value) or agreed(owned.bought.value == 0):
         return {}
     return {
         "break_even_s": owning.break_even_seconds.term(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from gpuplan.errors import Problem, UsageError
 from gpuplan.estimate.subject import PlanTerms
 from gpuplan.formulas.basic import part_of_bytes, repeated_bytes
+from gpuplan.formulas.memory import split_or_whole_bytes
 from gpuplan.plan.precision import FROZEN, QUANTISED_IN_PLACE, RECIPES, byte, edge_moment_bytes, moment_bytes, moment_count
 from gpuplan.plan.train import TrainPlan
 from gpuplan.record import Record
@@ -85,7 +86,11 @@ class RecipeTerms(Record):
         if plan.precision == "fp8" and profile.fp8.weight is not None:
             made = made.replaced(weight=subject.habit("fp8_weight", profile.fp8.weight))
         if recipe.gradient is None and plan.precision == "bf16" and profile.gradients.kept_bf16 is not None:
-            made = made.replaced(gradient=subject.habit("gradient_bf16", profile.gradients.kept_bf16))
+            sums = subject.habit("gradient_bf16", profile.gradients.kept_bf16)
+            if profile.gradients.bf16_sums == "of-pipelines" and plan.parallel.zero_stage > 0:
+                pp = subject.plan("pp", plan.parallel.pp)
+                sums = split_or_whole_bytes.term("recipe.gradient_of_pipeline", ranks=pp, split=sums, whole=gradient)
+            made = made.replaced(gradient=sums)
         if recipe.gradient is None and profile.gradients.type == "as-reduced" and _narrow_gradients(plan):
             made = made.replaced(gradient=byte("recipe.narrow_gradient_bytes", 2.0), widened=_WIDENED)
         shards = plan.parallel.zero_stage > 0 or profile.gradients.stepped is None

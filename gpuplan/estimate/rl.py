@@ -1,4 +1,4 @@
-"""What does a step of PPO or GRPO take, when generation, scoring and training share the same accelerators one after the other?"""
+"""What does a step of PPO or GRPO take, when generation, scoring and training share accelerators, or some only generate?"""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from gpuplan.estimate.training import TrainingFigures, saved_params, step_pricer
 from gpuplan.formulas import rl
 from gpuplan.formulas.basic import product, rate, remaining_bytes, repeated_bytes, repeated_seconds, share
 from gpuplan.formulas.training import unmodelled_seconds
+from gpuplan.machine.hardware import Hardware
 from gpuplan.plan.rl import RlPlan
 from gpuplan.plan.train import TrainPlan
 from gpuplan.record import Record, replace
@@ -37,6 +38,13 @@ class RlModels(Record, kw_only=True):
     rollout: Subject
     reward: Subject | None = None
     critic: Subject | None = None
+    whole: Hardware | None = None
+    """All of the machine, of which the policy and its fellows have a part and the rollout the other; None: all share all of it."""
+
+    @property
+    def everything(self) -> Subject:
+        """The policy on all accelerators together: what a run costs and how often it is interrupted."""
+        return self.policy if self.whole is None else self.policy.replaced(hw=self.whole, counted="accelerators")
 
 
 class Phase(Record):
@@ -130,16 +138,15 @@ def rl_figures(models: RlModels, plan: RlPlan, run: Run | None = None) -> RlFigu
                 for whole, held_ in taught.memory.stages.values()
             ),
         )  # fmt: skip
-    stays = {name: one.states for name, one in held.items()} if plan.idle == "device" else {}
+    stays = {name: one.states for name, one in held.items()} if plan.idle == "device" and not plan.generators else {}
     done = {}
     made = _apart_rollout(rollout(models.rollout, plan, batch, stays), done)
-    parts = {"rollout": replace(made.seconds, name="step.rollout"), "weight_sync": _sync(models, plan, made)}
-    parts |= {"scoring": total("step.scoring", scoring), **learning}
+    busy = {"scoring": total("step.scoring", scoring), **learning}
     if plan.idle == "host":
-        parts["host_transfer"] = _transfers(policy, held)
-    parts |= _unmodelled(models, parts)
+        busy["host_transfer"] = _transfers(policy, held)
+    parts = _composed(models, plan, made, busy)
     step = total("rl.step", parts)
-    figures = _rates(policy, batch, step, parts, made)
+    figures = _rates(models.everything, batch, step, parts, made, _shares(plan, step, made, busy))
     phases = _phases(policy, held, made, plan)
     peak = greatest("memory.fullest_phase", {name: one.peak for name, one in phases.items()})
     figures |= {f"{name}_memory_bytes": one.peak for name, one in phases.items()}
@@ -149,7 +156,7 @@ def rl_figures(models: RlModels, plan: RlPlan, run: Run | None = None) -> RlFigu
     if run is not None:
         pricer = step_pricer(policy, plan.policy)
         saved = saved_params(policy, plan.policy, pricer)
-        figures |= run_figures(policy, run, figures["tokens_per_step"], step, pricer.recipe, params=saved)
+        figures |= run_figures(models.everything, run, figures["tokens_per_step"], step, pricer.recipe, params=saved)
     whole = RlFigures(
         figures=figures, step=step,
         parts={
@@ -160,6 +167,55 @@ def rl_figures(models: RlModels, plan: RlPlan, run: Run | None = None) -> RlFigu
         rollout=made, training=training, phases=phases,
     )  # fmt: skip
     return as_set(whole, policy.pins)
+
+
+def _composed(models: RlModels, plan: RlPlan, made: Rollout, busy: Parts) -> dict[str, Term]:
+    """The parts of a step, of which `busy` are those that score and train."""
+    generating = replace(made.seconds, name="step.rollout")
+    if plan.generators:
+        waiting = _waited(models.policy, plan, made, generating, total("step.trainers", busy))
+        parts = {"rollout_wait": waiting, "weight_sync": _sent(models, plan, made), **busy}
+    else:
+        parts = {"rollout": generating, "weight_sync": _sync(models, plan, made), **busy}
+    return parts | _unmodelled(models, parts)
+
+
+def _waited(policy: Subject, plan: RlPlan, made: Rollout, generating: Term, training: Term) -> Term:
+    """What trainers wait for generators in a step: all of generation where responses are of the newest policy."""
+    if not plan.staleness:
+        return replace(generating, name="step.rollout_wait")
+    busy = {name: part for name, part in made.parts.items() if name != "tail"}
+    pace = rl.pace_of_generators.term(
+        "step.generators", busy=total("step.generators_busy", busy), whole=generating,
+        staleness=policy.plan("staleness", float(plan.staleness)),
+    )  # fmt: skip
+    return rl.waited_seconds.term("step.rollout_wait", generating=pace, training=training)
+
+
+def _sent(models: RlModels, plan: RlPlan, made: Rollout) -> Term:
+    """New weights on their way to the generators: broadcast over all accelerators, after which nothing wakes or sleeps."""
+    whole = models.everything
+    tp = Term("rollout.plan.tp", plan.rollout.parallel.tp, "1", DEFINITION)
+    size = repeated_bytes.term("sync.sent_bytes", count=tp, size=made.weights)
+    items: list[WorkItem] = [
+        Collective(name="sync.broadcast", kind="broadcast", size=size, group=whole.accelerators(), stride=ONE),
+        Stream(name="sync.copy", size=repeated_bytes.term("sync.copied_bytes", count=_TWICE, size=made.weights), launches=ONE),
+    ]
+    return replace(priced("sync.sent", items, whole.hw), name="step.weight_sync")
+
+
+def _shares(plan: RlPlan, step: Term, made: Rollout, busy: Parts) -> dict[str, Term]:
+    """The share of a step that is generation; or those in which generators, and trainers, wait."""
+    if not plan.generators:
+        return {
+            "rollout_share": rl.share_of_seconds.term("rollout_share", part=replace(made.seconds, name="step.rollout"), whole=step)
+        }
+    full = total("step.generators_busy", {name: part for name, part in made.parts.items() if name != "tail"})
+    training = total("step.trainers", busy)
+    return {
+        "generators_idle_share": rl.idle_share.term("generators_idle_share", busy=full, whole=step),
+        "trainers_idle_share": rl.idle_share.term("trainers_idle_share", busy=training, whole=step),
+    }
 
 
 def _updates(plan: RlPlan, policy: Subject, batch: Batch) -> Term:
@@ -248,7 +304,7 @@ def _phases(
     trainer = {"trainer_context": policy.habit("context", policy.engine.context)}
     if policy.hw.several():
         trainer["trainer_communication"] = policy.habit("communication", policy.engine.communication)
-    asleep = {f"rollout_{name}": term for name, term in made.asleep.items()}
+    asleep = {} if plan.generators else {f"rollout_{name}": term for name, term in made.asleep.items()}
 
     def phase(name: str, parts: dict[str, Term]) -> tuple[Term, Parts]:
         named = {key: total(f"memory.{name}.{key}", {key: term}) for key, term in parts.items()}
@@ -261,7 +317,7 @@ def _phases(
         whole, named = phase(name, parts)
         return Phase(whole, ((whole, named),))
 
-    found = {"rollout": alike("rollout", made.memory | trainer | waiting())}
+    found = {"rollout": alike("rollout", made.memory if plan.generators else made.memory | trainer | waiting())}
     widest = max(held, key=lambda name: float(held[name].states.value) + float(held[name].passing.value))
     here = {widest: held[widest].states, "passing": held[widest].passing}
     found["scoring"] = alike("scoring", here | trainer | asleep | waiting(widest))
@@ -278,11 +334,14 @@ def _phases(
     return found
 
 
-def _rates(policy: Subject, batch: Batch, step: Term, parts: dict[str, Term], made: Rollout) -> dict[str, Term]:
+def _rates(
+    policy: Subject, batch: Batch, step: Term, parts: dict[str, Term], made: Rollout, shares: dict[str, Term]
+) -> dict[str, Term]:
     """Throughput, counted as the published tables do: tokens of prompts and responses over the whole step."""
     chips = policy.accelerators()
     each = total("rl.sequence_tokens", {"prompt": batch.prompt, "response": batch.response})
     tokens = product.term("rl.tokens", a=batch.responses, b=each)
+    seconds = replace(made.seconds, name="step.rollout")
     generated = product.term("rl.generated_tokens", a=batch.responses, b=batch.response)
     learning = {name: term for name, term in parts.items() if name.endswith("_training")}
     return {
@@ -291,9 +350,9 @@ def _rates(policy: Subject, batch: Batch, step: Term, parts: dict[str, Term], ma
         "tokens_per_s_per_accelerator": rate.term(
             "tokens_per_s_per_accelerator", count=share.term("rl.tokens_per_accelerator", amount=tokens, ways=chips), seconds=step
         ),
-        "generated_tokens_per_s": rate.term("generated_tokens_per_s", count=generated, seconds=parts["rollout"]),
-        "rollout_share": rl.share_of_seconds.term("rollout_share", part=parts["rollout"], whole=step),
-        "rollout_s": parts["rollout"],
+        "generated_tokens_per_s": rate.term("generated_tokens_per_s", count=generated, seconds=seconds),
+        **shares,
+        "rollout_s": seconds,
         "scoring_s": parts["scoring"],
         "training_s": total("step.training", learning),
         "running_sequences": made.running,

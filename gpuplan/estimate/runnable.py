@@ -14,6 +14,10 @@ SPEED, READ = "tokens_per_s_per_user", "tokens_per_s"
 """The figure of a model that makes tokens, and of one that reads."""
 
 
+_NAMED = 3
+"""So many models are named where a list stands for itself."""
+
+
 class Runs(Record, kw_only=True):
     """A model that runs, in one type of weights: its answer, and the longest context of one sequence that fits.
 
@@ -47,3 +51,7 @@ class WhatRuns(Record, kw_only=True):
     runs: tuple[Runs, ...]
     left_out: Mapping[str, int]
     notes: tuple[Note, ...]
+
+    def __repr__(self) -> str:
+        names = [one.card.id for one in self.runs[:_NAMED]] + ["…"] * (len(self.runs) > _NAMED)
+        return f"<gpuplan what-runs on {self.on}: {', '.join([f'{len(self.runs)} models', *names])}>"

@@ -5,14 +5,15 @@ from __future__ import annotations
 from typing import Literal, TypeAlias
 
 from gpuplan.errors import Problem, UsageError
-from gpuplan.estimate.attention_ranks import context_wait, hidden, overlaps, sharing_of, tokens_of_experts, two_batches
+from gpuplan.estimate import attention_ranks as between
+from gpuplan.estimate.attention_ranks import hidden, overlaps, sharing_of, tokens_of_experts, two_batches
 from gpuplan.estimate.drafting import Drafter, drafted, with_draft_prompt
 from gpuplan.estimate.host_time import decode_parts, pass_parts
 from gpuplan.estimate.host_weights import on_host
 from gpuplan.estimate.images import across_positions, image_tokens, with_images
 from gpuplan.estimate.pricing import alone, happens, priced
 from gpuplan.estimate.serving_memory import ServingMemory, rank_weights, serving_memory
-from gpuplan.estimate.step_parts import answering, issue_wait, kinds_of, sends, stage_wait
+from gpuplan.estimate.step_parts import answering, copied, issue_wait, kinds_of, sends, stage_wait, step_host
 from gpuplan.estimate.subject import Subject
 from gpuplan.formulas import inference as form
 from gpuplan.formulas.basic import (
@@ -401,11 +402,13 @@ class ServingModel(Record, kw_only=True):
                     kinds.setdefault(kind, {})[key] = repeated_seconds.term(
                         f"{name}.{key}.all_{kind}", count=work.counts[key], seconds=one
                     )
+        reads = reads or passes is not None
         parts = {kind: total(f"{name}.{kind}" if passes is None else f"{name}.pass.{kind}", found) for kind, found in kinds.items()}
+        parts = between.unevenly(self, parts) if reads else parts
         if passes is None and not alone(self.serve.pp):
             parts["stage_wait"] = stage_wait(self, name, work, total(f"{name}.of_layers", dict(parts)))
         if passes is None and "attention" in parts and not alone(self.serve.sharing.attention_dp):
-            parts["context_wait"] = context_wait(self, parts["attention"])
+            parts["context_wait"] = between.context_wait(self, parts["attention"])
         parts["head"] = priced(f"{name}.head_matmul" if passes is None else f"{name}.pass.head", list(work.head), hw)
         if not alone(self.serve.pp):
             parts["pipeline_send"] = sends(self, name, rows)
@@ -414,10 +417,10 @@ class ServingModel(Record, kw_only=True):
             parts = decode_parts(self, name, work, parts, held) if passes is None else pass_parts(self, name, parts, held)
         waits = f"{name}.issue_wait" if passes is None else f"{name}.one_issue_wait"
         parts["issue_wait"] = issue_wait(
-            self, name, waits, work, total(f"{name}.busy", parts), reads=reads or passes is not None
+            self, name, waits, work, total(f"{name}.busy", parts), answered, reads=reads
         )  # fmt: skip
-        parts["host"] = self.subject.habit("step_host", self.profile.step_host)
-        parts |= answering(self, name, answered)
+        parts["host"] = step_host(self, f"{name}.host" if passes is None else f"{name}.pass.host", work, decodes=passes is None)
+        parts |= answering(self, name, answered) | copied(self, name, decodes=not reads)
         if residual is None:
             of = "decode" if passes is None else "prefill"
             residual = self.subject.habit(f"{of}_residual", getattr(self.profile, f"{of}_residual"))

@@ -28,10 +28,16 @@ from gpuplan.workload.training import BlockWork, StageParams
 
 def shared_params(pricer: StepPricer, held: StageParams) -> dict[str, tuple[Term, Term, Term]]:
     """Parameters of a stage by how they are shared: how many, by how many ranks, how far apart."""
-    found = {"dense": (held.dense, pricer.work.dense_shards, pricer.step.tp)}
+    found = {"dense": (held.dense, pricer.work.dense_shards, _apart(pricer, "dense", pricer.step.tp))}
     if held.experts is not None:
-        found["experts"] = (held.experts, pricer.work.expert_shards, pricer.work.expert_ways)
+        ways = pricer.work.expert_ways
+        found["experts"] = (held.experts, pricer.work.expert_shards, _apart(pricer, "experts", ways))
     return found
+
+
+def _apart(pricer: StepPricer, name: str, stride: Term) -> Term:
+    """How far apart ranks with the same weights lie: all stages between two of them where these are inside."""
+    return product.term(f"step.{name}.apart", a=stride, b=pricer.step.pp) if pricer.plan.how.stages_inside else stride
 
 
 def gradient_sync(pricer: StepPricer, stage: Stage) -> tuple[list[Collective], list[Collective]]:
@@ -109,8 +115,10 @@ def data_parallel_seconds(pricer: StepPricer, stage: Stage, window: Window) -> T
 def overlap_of_gradients(pricer: StepPricer) -> Term:
     """The share of a backward pass under which whole gradients travel at this stage of ZeRO."""
     habits = pricer.profile.overlap
-    if pricer.plan.parallel.zero_stage == 2 and habits.scattered is not None and "dp" not in (pricer.plan.how.overlap or ()):
-        return pricer.subject.habit("scattered_overlap", habits.scattered)
+    own = {1: ("summed_overlap", habits.summed), 2: ("scattered_overlap", habits.scattered)}
+    name, share = own.get(pricer.plan.parallel.zero_stage, ("", None))
+    if share is not None and "dp" not in (pricer.plan.how.overlap or ()):
+        return pricer.subject.habit(name, share)
     return pricer.subject.habit("dp_overlap", habits.dp)
 
 
@@ -178,11 +186,17 @@ def slice_seconds(pricer: StepPricer, at: str, stage: Stage) -> Term:
 
 
 def scattered_gradient_seconds(pricer: StepPricer, stage: Stage, window: Window) -> Term:
-    """ZeRO-2: gradients are scattered in every micro-batch; weights are gathered once a step."""
+    """ZeRO-2: gradients are scattered in every micro-batch, or in every run of them; weights are gathered once a step."""
     at = f"{stage.prefix}step.micro"
     gradients, _ = gradient_sync(pricer, stage)
-    overlap = overlap_of_gradients(pricer)
-    return beside_seconds(pricer.subject, pricer.profile, f"{at}.sharded_gradients", gradients, window.of_backward(), overlap)
+    overlap, beside, run, name = overlap_of_gradients(pricer), window.of_backward(), pricer.run, f"{at}.sharded_gradients"
+    if run is None:
+        return beside_seconds(pricer.subject, pricer.profile, name, gradients, beside, overlap)
+    longer = repeated_seconds.term(f"{beside.whole.name}.of_run", count=run, seconds=beside.whole)
+    once = beside_seconds(
+        pricer.subject, pricer.profile, f"{name}.of_run", gradients, beside.lasting(longer, beside.forward), overlap
+    )  # fmt: skip
+    return seldom_seconds.term(name, comm=once, steps=run)
 
 
 def fully_sharded_seconds(pricer: StepPricer, stage: Stage, window: Window, *, apart: bool = False) -> Term:

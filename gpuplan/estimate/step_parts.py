@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gpuplan.estimate.pricing import priced
+from gpuplan.estimate.attention_ranks import told_by_ranks
+from gpuplan.estimate.pricing import alone, priced
 from gpuplan.formulas import inference as form
-from gpuplan.formulas.basic import difference, product, repeated_seconds
+from gpuplan.formulas.basic import difference, product, remaining_seconds, repeated_bytes, repeated_seconds
 from gpuplan.formulas.memory import tensor_bytes
-from gpuplan.models.architecture import Mla, SparseMla
+from gpuplan.models.architecture import Attention, GatedDelta, Mla, SparseMla, StateSpace
 from gpuplan.plan.precision import byte
 from gpuplan.term import DEFINITION, Source, Term, total
-from gpuplan.work import Collective, WorkItem
+from gpuplan.work import Collective, Stream, WorkItem
 from gpuplan.workload.context import ONE
 from gpuplan.workload.program import OVER_SEQUENCES, LayerProgram, Part
 from gpuplan.workload.serving import PassWork
@@ -19,8 +20,31 @@ from gpuplan.workload.stages import fullest_stage
 
 if TYPE_CHECKING:
     from gpuplan.estimate.serving import ServingModel
+    from gpuplan.specs.engine_schedule import OwnProcessors
+    from gpuplan.specs.quantity import SecondsField
 
 _THREE_HALVES = Term("engine.layers_of_three", 1.5, "1", Source("definition", "three sub-layers where other layers have two"))
+
+
+def copied(model: ServingModel, name: str, *, decodes: bool) -> dict[str, Term]:
+    """What a decode step copies of its caches; nothing where the engine copies none."""
+    own = on_processors(model) if decodes else None
+    return {} if own is None else {"cache_copies": cache_copies(model, name, own)}
+
+
+def step_host(model: ServingModel, name: str, work: PassWork, *, decodes: bool) -> Term:
+    """Host time of a step that the accelerator waits for, with what ranks tell each other, and wait for at all-reduces.
+
+    Passes of prompts alone, which do not `decodes`, are long enough for launches to be ahead of them.
+    """
+    each, parts = model.profile.rank_wait, {"step": model.subject.habit("step_host", model.profile.step_host)}
+    parts |= told_by_ranks(model, name)
+    if decodes and each is not None and not alone(model.serve.tp):
+        layers = total(f"{name}.layers", dict(work.counts))
+        parts["tensor_ranks"] = form.ranks_wait_seconds.term(
+            f"{name}.tensor_ranks", layers=layers, ranks=model.serve.tp, each=model.subject.habit("rank_wait", each)
+        )
+    return parts["step"] if len(parts) == 1 else total(name, parts)
 
 
 def answering(model: ServingModel, name: str, rows: Term | None) -> dict[str, Term]:
@@ -64,17 +88,77 @@ def issued(name: str, work: PassWork) -> dict[str, Term]:
     }
 
 
-def issue_wait(model: ServingModel, name: str, at: str, work: PassWork, busy: Term, *, reads: bool) -> Term:
+def issue_wait(
+    model: ServingModel, name: str, at: str, work: PassWork, busy: Term, answered: Term | None, *, reads: bool
+) -> Term:  # fmt: skip
     """What the accelerator, `busy` for so long, waits for the host to issue a pass, which `reads` prompts or does not.
 
     Engines replay decode steps from graphs. Passes with prompts are of any length, and where no graph holds them the host issues
-    them kernel by kernel: of latent attention there are many small ones. `at` is what the wait is called.
+    them kernel by kernel: of latent attention there are many small ones. `at` is what the wait is called. Behind pipeline stages
+    a host may do what is to do for the sequences that are `answered` before it issues the next pass.
     """
     profile, habit = model.profile, model.subject.habit
     each = habit(model.hosted_as, profile.layer_host_of.get(model.plan.weights, profile.layer_host))
-    if reads and profile.latent_prompt_host is not None and latent(model):
-        each = habit("latent_prompt_host", profile.latent_prompt_host)
-    return form.issue_wait_seconds.term(at, layers=total(f"{name}.layers", issued(name, work)), layer_host=each, busy=busy)
+    if reads and (prompts := _prompt_host(model)) is not None:
+        each = habit(*prompts)
+    layers, stages, own = total(f"{name}.layers", issued(name, work)), profile.stage_host, on_processors(model)
+    if own is not None:
+        return repeated_seconds.term(at, count=layers, seconds=habit("processors.layer", own.layer))
+    if profile.collective_host is not None and not alone(model.serve.tp):
+        each_layer = {
+            key: product.term(
+                f"{name}.{key}.collectives", a=often, b=model.leaves(f"{key}.collectives", len(work.layers[key].tensor_collectives))
+            )
+            for key, often in work.counts.items()
+        }
+        of_collectives = form.collectives_issue_seconds.term(
+            f"{name}.issue_collectives", count=total(f"{name}.collectives", each_layer), ranks=model.serve.tp,
+            host=habit("collective_host", profile.collective_host),
+        )  # fmt: skip
+        of_layers = repeated_seconds.term(f"{name}.issue_layers", count=layers, seconds=each)
+        whole = total(f"{name}.issue", {"layers": of_layers, "collectives": of_collectives})
+        return remaining_seconds.term(at, whole=whole, hidden=busy)
+    if stages is None or answered is None or alone(model.serve.pp):
+        return form.issue_wait_seconds.term(at, layers=layers, layer_host=each, busy=busy)
+    issue = form.stage_issue_seconds.term(
+        f"{name}.issue", issue=repeated_seconds.term(f"{name}.issue_layers", count=layers, seconds=each), pp=model.serve.pp,
+        step=habit("stage_host", stages.step), sequence=habit("stage_sequence_host", stages.sequence), rows=answered,
+    )  # fmt: skip
+    return remaining_seconds.term(at, whole=issue, hidden=busy)
+
+
+def on_processors(model: ServingModel) -> OwnProcessors | None:
+    """What the engine does otherwise on this accelerator, which is a processor; None: nothing."""
+    own = model.profile.processors
+    if own is None or not model.subject.hw.asked("processors", lambda one: one.family in own.families):
+        return None
+    return own
+
+
+def cache_copies(model: ServingModel, name: str, own: OwnProcessors) -> Term:
+    """What a decode step copies of its caches: of keys and values that several heads share, one for each head that reads them."""
+    subject = model.subject
+    each = [one for one in subject.arch.mixers if isinstance(one, Attention)]
+    copies = max((one.heads // one.kv_heads for one in each if one.kv_heads > 1), default=1)
+    passes = model.leaves.times(
+        f"{name}.cache_passes", subject.habit("processors.cache_passes", own.cache_passes), model.leaves("heads_per_key", copies)
+    )
+    stream = Stream(name=f"{name}.copied_caches", size=repeated_bytes.term(
+        f"{name}.copied_bytes", count=passes, size=model.cache_read(f"{name}.copied")
+    ), launches=ONE)  # fmt: skip
+    return priced(f"{name}.cache_copies", [stream], subject.hw)
+
+
+def _prompt_host(model: ServingModel) -> tuple[str, SecondsField] | None:
+    """The habit of what the host takes to issue a layer for prompts, and its name; None: what it takes for any pass."""
+    profile = model.profile
+    own = {"latent_prompt_host": latent(model), "linear_prompt_host": _linear(model), "prompt_host": True}
+    return next(((name, found) for name, is_so in own.items() if is_so and (found := getattr(profile, name)) is not None), None)
+
+
+def _linear(model: ServingModel) -> bool:
+    """Whether some layers keep a state in place of keys and values."""
+    return any(isinstance(mixer, GatedDelta | StateSpace) for mixer in model.subject.arch.mixers)
 
 
 def latent(model: ServingModel) -> bool:

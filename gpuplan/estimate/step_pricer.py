@@ -5,6 +5,7 @@ from __future__ import annotations
 from gpuplan.estimate.pricing import alone
 from gpuplan.estimate.recipe import RecipeTerms
 from gpuplan.estimate.subject import Subject
+from gpuplan.formulas.pipeline import run_length
 from gpuplan.plan.precision import RECIPES
 from gpuplan.plan.train import TrainPlan
 from gpuplan.plan.words import AttentionKernel
@@ -34,9 +35,17 @@ class StepPricer(Record, kw_only=True):
 
     @property
     def scattered(self) -> bool:
-        """ZeRO-2: no rank has room for whole gradients, so that every micro-batch's are scattered (ZeRO, 7.2.1)."""
+        """ZeRO-2: no rank has room for whole gradients: they are scattered in every micro-batch (ZeRO, 7.2.1), or every `run`."""
         apart = self.plan.parallel.sync_every is not None and self.work.replicas is None
         return self.plan.parallel.zero_stage == 2 and not apart
+
+    @property
+    def run(self) -> Term | None:
+        """Micro-batches between two scatters under ZeRO-2; None: each scatters its own."""
+        step, p = self.step, self.plan.parallel
+        if self.profile.sharding.scatters == "each-micro-batch" or p.schedule != "1f1b" or alone(step.vpp):
+            return None
+        return run_length.term("step.run_length", pp=step.pp, vpp=step.vpp, micro_batches=step.micro_batches)
 
     @property
     def gradient_element(self) -> Term:

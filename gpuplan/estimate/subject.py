@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from gpuplan.estimate.money import Money
 from gpuplan.machine.hardware import Hardware
@@ -15,6 +16,9 @@ from gpuplan.specs.operations import Operations
 from gpuplan.specs.quantity import Sourced
 from gpuplan.term import DEFINITION, USER, Source, Term
 from gpuplan.workload.context import Leaves
+
+if TYPE_CHECKING:
+    from gpuplan.specs.usual_training import UsualTraining
 
 
 class PlanTerms(Record, kw_only=True):
@@ -62,6 +66,10 @@ class Setting(PlanTerms, kw_only=True):
     """What else its place says of money and power."""
     operations: Operations | None = None
     """How long runs go where this one runs; None: a run without interruptions."""
+    usual: UsualTraining | None = None
+    """What most take in training, and the largest run that was published; None: nothing is asked about training."""
+    counted: str = "accelerators"
+    """What its accelerators are called below figures: part of them where others do something else."""
 
     def pace(self, profile: TrainingProfile, kind: str) -> Term | None:
         """The leaf `engine.pace_<kind>` of this machine; None where the engine is as fast there as its kernels alone."""
@@ -73,13 +81,13 @@ class Setting(PlanTerms, kw_only=True):
         return self.hw.termed(f"pace.{kind}", of)
 
     def accelerators(self) -> Term:
-        """The leaf `plan.accelerators`: how many there are."""
-        source = self.origins.get("accelerators", DEFINITION)
+        """The leaf `plan.accelerators`, or what they are called: how many there are."""
+        source = self.origins.get(self.counted, DEFINITION)
 
         def of(one: Hardware) -> Term:
-            return Term("plan.accelerators", float(one.count), "1", source)
+            return Term(f"plan.{self.counted}", float(one.count), "1", source)
 
-        return self.hw.termed("accelerators", of) or of(self.hw)
+        return self.hw.termed(self.counted, of) or of(self.hw)
 
 
 class Subject(Setting, WorkSubject, kw_only=True):

@@ -21,6 +21,7 @@ from gpuplan.formulas.memory import (
     uncounted_bytes,
     waiting_bytes,
 )
+from gpuplan.formulas.pipeline import chunk_bytes
 from gpuplan.formulas.training import between_ranks, summed_gradient_bytes
 from gpuplan.num import all_true, any_true
 from gpuplan.plan.precision import byte
@@ -102,6 +103,7 @@ def _stage(
             }
             whole = total(f"{at}.summed_gradients", sums)
             parts["summed_gradients"] = alone_bytes.term(f"{at}.summed_without_pipeline", size=whole, group=pp) if piped else whole
+    parts |= _summed_in_runs(at, subject, plan, profile, work, recipe, stage)
     if not alone(work.dense_ranks) and profile.gradients.buckets == "apart":
         parts["buckets"] = _buckets(at, subject, profile, work, recipe, leaves, trained.dense)
     parts |= _copies(at, plan, work, recipe, stage)
@@ -138,6 +140,19 @@ def _stage(
         allocated,
         total(f"{at}.reserved", {"tensors": allocated, **kept}),
     )
+
+
+def _summed_in_runs(
+    at: str, subject: Subject, plan: TrainPlan, profile: TrainingProfile, work: TrainingWork, recipe: RecipeTerms, stage: Stage
+) -> dict[str, Term]:  # fmt: skip
+    """ZeRO-2: the whole gradients of the chunk of a stage that a run of micro-batches passes through, where these are summed."""
+    vpp, trained = subject.plan("vpp", plan.parallel.vpp), work.trained[stage.place]
+    if plan.parallel.zero_stage != 2 or profile.sharding.scatters != "each-run" or plan.parallel.schedule != "1f1b" or alone(vpp):
+        return {}
+    held = {"dense": trained.dense} | ({} if trained.experts is None else {"experts": trained.experts})
+    count = total(f"{at}.trained_of_stage", held)
+    whole = repeated_bytes.term(f"{at}.gradients_of_stage", count=count, size=recipe.gradient)
+    return {"gradients_of_run": chunk_bytes.term(f"{at}.gradients_of_run", size=whole, vpp=vpp)}
 
 
 def _shares_buffers(profile: TrainingProfile) -> bool:

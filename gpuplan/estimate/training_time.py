@@ -21,14 +21,15 @@ from gpuplan.estimate.sharding import (
 )
 from gpuplan.estimate.share_of_layers import share_recomputed
 from gpuplan.estimate.step_pricer import StepPricer
-from gpuplan.formulas.basic import difference, remaining_seconds, repeated_seconds
+from gpuplan.estimate.subject import Subject
+from gpuplan.formulas.basic import difference, remaining_seconds, repeated_seconds, seconds_of_several
 from gpuplan.formulas.training import (
     accumulated_bytes,
+    beyond_measured_seconds,
     straggler_seconds,
     sync_window_seconds,
     unhidden_seconds,
     unmodelled_seconds,
-    with_pipeline_seconds,
     without_pipeline_seconds,
 )
 from gpuplan.machine.hardware import Hardware
@@ -128,8 +129,9 @@ def stage_time(pricer: StepPricer, stage: Stage, held: Mapping[Place, StageMicro
     mixed = (stays or apart) and any_true(group.value == 1)
     often = dict.fromkeys(micro, step.micro_batches)
     if "sharded_gradients" in micro:
-        # The gradients of the last micro-batch travel with the weights that follow them.
-        often["sharded_gradients"] = difference.term(f"{at}.earlier_micro_batches", whole=step.micro_batches, part=ONE)
+        # The gradients of the last micro-batch, or run of them, travel with the weights that follow them.
+        last = pricer.run or ONE
+        often["sharded_gradients"] = difference.term(f"{at}.earlier_micro_batches", whole=step.micro_batches, part=last)
     parts = {name: repeated_seconds.term(f"{at}.{name}", count=often[name], seconds=term) for name, term in micro.items()}
     if not alone(work.pipeline.group):
         parts["bubble"] = bubble_time(pricer, at, stage, {place: one.whole for place, one in held.items()})
@@ -144,7 +146,7 @@ def stage_time(pricer: StepPricer, stage: Stage, held: Mapping[Place, StageMicro
     elif apart and pricer.replicated:
         parts["data_parallel"] = priced(f"{at}.scatter_behind", gradient_sync(pricer, stage)[0], pricer.subject.hw)
     if gathers and mixed and "data_parallel" in parts:
-        parts["data_parallel"] = with_pipeline_seconds.term(f"{at}.synced", seconds=parts["data_parallel"], pp=group)
+        parts["data_parallel"] = seconds_of_several.term(f"{at}.synced", seconds=parts["data_parallel"], count=group)
     parts |= averaging_seconds(pricer, stage)
     parts["optimizer"] = optimizer_seconds(pricer, stage)
     if pricer.plan.saving.offload or any(block.hosted is not None for block in work.blocks.values()):
@@ -164,6 +166,10 @@ def stage_time(pricer: StepPricer, stage: Stage, held: Mapping[Place, StageMicro
             unit=ranks_in_step(pricer),
             straggle=pricer.subject.habit("straggle", profile.straggle),
         )
+    if (beyond := beyond_measured(pricer.subject)) is not None:
+        parts["beyond_measured"] = beyond_measured_seconds.term(
+            f"{at}.beyond_measured", counted=counted, accelerators=pricer.subject.accelerators(), **beyond
+        )
     counted = total(f"{at}.counted", dict(parts), begun=counted)
     parts["unmodelled"] = unmodelled_seconds.term(
         f"{at}.unmodelled",
@@ -171,6 +177,20 @@ def stage_time(pricer: StepPricer, stage: Stage, held: Mapping[Place, StageMicro
         residual=pricer.subject.habit("residual", profile.residual_of(experts=pricer.subject.has_experts())),
     )
     return total(f"{at}.seconds", parts, begun=counted), parts
+
+
+def beyond_measured(subject: Subject) -> dict[str, Term] | None:
+    """The largest run that was published, and what may grow beyond; None where this is no larger."""
+    usual = subject.usual
+    if usual is None:
+        return None
+    known = usual.beyond_measured
+    if not subject.hw.asked("beyond measured", lambda one: one.count > known.largest.value):
+        return None
+    return {
+        "largest": usual.term("usual.largest_run", known.largest),
+        "growth": usual.term("usual.growth", known.growth, known.growth.accept),
+    }
 
 
 def gathering_seconds(
@@ -184,7 +204,7 @@ def gathering_seconds(
         ways.append(without_pipeline_seconds.term(f"{at}.sharding_without_pipeline", seconds=each, pp=pp) if mixed else each)
     if apart:
         each = fully_sharded_seconds(pricer, stage, window, apart=True)
-        ways.append(with_pipeline_seconds.term(f"{at}.sharding_with_pipeline", seconds=each, pp=pp) if mixed else each)
+        ways.append(seconds_of_several.term(f"{at}.sharding_with_pipeline", seconds=each, count=pp) if mixed else each)
     return ways[0] if len(ways) == 1 else total(f"{at}.sharding_of_both", numbered(("way", one) for one in ways))
 
 

@@ -135,7 +135,7 @@ def _output(model: ServingModel) -> Term:
     return model.subject.plan("output", model.plan.output)
 
 
-def _request(model: ServingModel) -> tuple[dict[str, Term], Term | None]:
+def request_times(model: ServingModel) -> tuple[dict[str, Term], Term | None]:
     """Host time of a request before its first pass, by part, and what of it no other request shares."""
     habit, profile = model.subject.habit, model.profile
     parts = {"request": habit("request_host", profile.request_host)}
@@ -188,7 +188,7 @@ def _closed(model: ServingModel, memory: ServingMemory, load: Load) -> UnderLoad
     )  # fmt: skip
     if waves is not None:
         wait = queue.wave_wait_seconds.term("load.wave_wait", apart=wait, burst=waves.again, own=prompts.own, part=waves.part)
-    host, reading = _request(model)
+    host, reading = request_times(model)
     inner = {
         **host,
         **taken_up(model, decode, tpot, running),
@@ -274,7 +274,7 @@ class _Waves(Record, kw_only=True):
             others = queue.passes_after.term("wave.others", whole=whole, passes=passes)
         else:
             together = queue.pass_seconds.term("wave.pass", whole=whole, passes=passes)
-            lag = total("wave.lag", _request(model)[0])
+            lag = total("wave.lag", request_times(model)[0])
             ended = queue.ended_meanwhile.term("wave.ended", lag=lag, step=token, users=at_once)
             again = queue.come_back_seconds.term("wave.again", each=prompts.own, ended=ended, users=at_once)
             others = queue.passes_of_others.term("wave.others", whole=whole, passes=passes)
@@ -351,7 +351,7 @@ def _at_rate(model: ServingModel, memory: ServingMemory, load: Load, full: Full)
     tpot = queue.token_at_rate.term("tpot", step=decode.seconds, rate=rate, added=prompts.between)
     later = queue.later_seconds.term("load.later", output=output, token=tpot)
     of_lengths = _spreads(model, load)
-    host, _ = _request(model)
+    host, _ = request_times(model)
     rest = queue.step_rest_at_rate.term(
         "load.step_in_progress", step=_under_way(model, decode, tpot), running=running
     )  # fmt: skip

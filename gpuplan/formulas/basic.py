@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpuplan.num import Bytes, Count, Flop, PerS, Ratio, Seconds, ceil_div, maximum, minimum
+from gpuplan.num import Bytes, Count, Flop, PerS, Ratio, Seconds, ceil_div, maximum, minimum, where
 from gpuplan.term import DEFINITION, formula
 
 
@@ -54,6 +54,16 @@ def whole_pieces(*, amount: Count, piece: Count) -> Count:
     (6.0, 7.0)
     """
     return ceil_div(amount, piece)
+
+
+@formula(DEFINITION)
+def seconds_of_several(*, seconds: Seconds, count: Count) -> Seconds:
+    """Time that only passes where there are several: stages of a pipeline, ranks that tell each other what they run.
+
+    >>> seconds_of_several(seconds=2.0, count=1), seconds_of_several(seconds=2.0, count=4)
+    (0.0, 2.0)
+    """
+    return where(count > 1, seconds, 0.0 * seconds)
 
 
 @formula(DEFINITION)

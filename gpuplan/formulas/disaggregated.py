@@ -112,3 +112,13 @@ def burst_seconds_of_run(*, users: Count, requests: Count, most: PerS) -> Second
     0.1
     """
     return users / most / 2.0 * minimum(users / requests, 1.0)
+
+
+@formula(Source("definition", "prompts of a burst are turned into tokens one after the other, and the mean of them waits for half"))
+def burst_reading_of_run(*, users: Count, requests: Count, each: Seconds) -> Seconds:
+    """What the first requests of a run wait for the one process that reads their texts.
+
+    >>> burst_reading_of_run(users=100.0, requests=1000.0, each=0.01)
+    0.05
+    """
+    return users * each / 2.0 * minimum(users / requests, 1.0)

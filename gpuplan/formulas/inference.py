@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpuplan.num import Bytes, BytesPerS, Count, PerS, Ratio, Seconds, Watts, ceil_div, floor, maximum, minimum
+from gpuplan.num import Bytes, BytesPerS, Count, PerS, Ratio, Seconds, Watts, ceil_div, floor, maximum, minimum, where
 from gpuplan.term import DEFINITION, Source, formula
 
 _PIPELINE = Source(
@@ -110,6 +110,47 @@ def issue_wait_seconds(*, layers: Count, layer_host: Seconds, busy: Seconds) -> 
     (0.006, 0.0)
     """
     return maximum(layers * layer_host - busy, 0.0 * busy)
+
+
+@formula(DEFINITION)
+def ranks_wait_seconds(*, layers: Count, ranks: Count, each: Seconds) -> Seconds:
+    """What tensor parallel ranks wait for each other in a step, at the all-reduces of each of its layers.
+
+    >>> round(ranks_wait_seconds(layers=80, ranks=8, each=2e-5), 6), ranks_wait_seconds(layers=80, ranks=1, each=2e-5)
+    (0.0112, 0.0)
+    """
+    return layers * (ranks - 1) * each
+
+
+@formula(DEFINITION)
+def collectives_issue_seconds(*, count: Count, ranks: Count, host: Seconds) -> Seconds:
+    """Host time to issue the collectives of a pass over tensor parallel ranks; there are none on one.
+
+    >>> collectives_issue_seconds(count=160, ranks=4, host=2e-4), collectives_issue_seconds(count=160, ranks=1, host=2e-4)
+    (0.032, 0.0)
+    """
+    return where(ranks > 1, count * host, 0.0)
+
+
+@formula(
+    Source(
+        "engine",
+        "TensorRT-LLM: PyExecutor, whose loop with pipeline stages is one of its own",
+        "https://github.com/NVIDIA/TensorRT-LLM/blob/main/tensorrt_llm/_torch/pyexecutor/py_executor.py",
+        "_executor_loop_pp is run wherever pp_size > 1, _executor_loop_overlap only where it is 1",
+    )
+)
+def stage_issue_seconds(*, issue: Seconds, pp: Count, step: Seconds, sequence: Seconds, rows: Count) -> Seconds:
+    """Host time of a step on the way through all stages: of each stage for each of as many micro-batches as there are stages.
+
+    `issue` is that of all layers, `rows` are the sequences of a micro-batch. Without stages a step overlaps with the next.
+
+    >>> round(stage_issue_seconds(issue=0.0, pp=8, step=5e-3, sequence=5e-5, rows=100), 6)
+    0.08
+    >>> stage_issue_seconds(issue=0.01, pp=1, step=5e-3, sequence=5e-5, rows=100)
+    0.01
+    """
+    return maximum(issue, where(pp > 1, pp * (step + sequence * rows), 0.0))
 
 
 @formula(DEFINITION)

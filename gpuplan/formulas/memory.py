@@ -207,13 +207,13 @@ def alone_bytes(*, size: Bytes, group: Count) -> Bytes:
 
 
 @formula(DEFINITION)
-def split_or_whole_bytes(*, tp: Count, split: Bytes, whole: Bytes) -> Bytes:
-    """What is held where several tensor parallel ranks share it, or where one has it all.
+def split_or_whole_bytes(*, ranks: Count, split: Bytes, whole: Bytes) -> Bytes:
+    """What is held where several ranks share a model (tensor parallel ones, or stages of a pipeline), or where one has it all.
 
-    >>> split_or_whole_bytes(tp=4.0, split=3.0, whole=10.0), split_or_whole_bytes(tp=1.0, split=3.0, whole=10.0)
+    >>> split_or_whole_bytes(ranks=4.0, split=3.0, whole=10.0), split_or_whole_bytes(ranks=1.0, split=3.0, whole=10.0)
     (3.0, 10.0)
     """
-    return where(tp > 1, split, whole)
+    return where(ranks > 1, split, whole)
 
 
 @formula(DEFINITION)

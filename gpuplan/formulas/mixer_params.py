@@ -57,6 +57,11 @@ _GATED_DELTA = Source(
     title="transformers: Qwen3NextGatedDeltaNet",
     url="https://github.com/huggingface/transformers/blob/main/src/transformers/models/qwen3_next/modeling_qwen3_next.py",
 )
+_SHORT_CONV = Source(
+    kind="docs",
+    title="transformers: Lfm2ShortConv",
+    url="https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/lfm2/modeling_lfm2.py",
+)
 _LIGHTNING = Source(
     kind="paper",
     title="MiniMax-01: Scaling Foundation Models with Lightning Attention",
@@ -271,6 +276,18 @@ def gated_delta_params(*, hidden: Count, inner: Count, state: Count, groups: Cou
         + 2.0 * heads
         + inner / heads
     )
+
+
+@formula(_SHORT_CONV)
+def short_conv_params(*, hidden: Count, width: Count, conv_kernel: Count) -> Count:
+    """One gated short convolution: a projection to two gates and the input, one kernel a channel, and the projection out.
+
+    LFM2-1.2B (hidden and width 2048, kernel 3):
+
+    >>> short_conv_params(hidden=2048.0, width=2048.0, conv_kernel=3.0)
+    16783360.0
+    """
+    return 4.0 * hidden * width + conv_kernel * width
 
 
 @formula(_LIGHTNING)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpuplan.num import Count, ceil_div, minimum
+from gpuplan.num import Bytes, Count, ceil_div, minimum, where
 from gpuplan.term import DEFINITION, Source, formula
 
 _NARAYANAN_TITLE = "Efficient Large-Scale Language Model Training on GPU Clusters"
@@ -11,6 +11,11 @@ _NARAYANAN = Source("paper", _NARAYANAN_TITLE, _NARAYANAN_URL, "section 2.2.1, D
 _KORTHIKANTI = Source(
     "paper", "Reducing Activation Recomputation in Large Transformer Models", "https://arxiv.org/abs/2205.05198", "section 4.2.3"
 )
+_RUNS = Source(
+    "docs", "Megatron-Core: model_parallel_config.py, microbatch_group_size_per_vp_stage",
+    "https://github.com/NVIDIA/Megatron-LM/blob/60e039626/megatron/core/model_parallel_config.py",
+    "the number of contiguous micro-batches of a virtual stage is pipeline_model_parallel_size unless it is set",
+)  # fmt: skip
 _ZERO_BUBBLE = Source(
     "paper", "Zero Bubble Pipeline Parallelism", "https://arxiv.org/abs/2401.10241", "section 2, quantitative analyses"
 )
@@ -44,6 +49,26 @@ def in_flight_gpipe(*, micro_batches: Count) -> Count:
     32
     """
     return micro_batches
+
+
+@formula(_RUNS)
+def run_length(*, pp: Count, vpp: Count, micro_batches: Count) -> Count:
+    """Micro-batches that pass through a chunk of a stage one after the other: as many as there are stages, one of undivided stages.
+
+    >>> run_length(pp=16, vpp=8, micro_batches=64), run_length(pp=16, vpp=1, micro_batches=64)
+    (16, 1.0)
+    """
+    return where(vpp > 1, minimum(pp, micro_batches), 1.0)
+
+
+@formula(_RUNS)
+def chunk_bytes(*, size: Bytes, vpp: Count) -> Bytes:
+    """What one chunk of a stage holds of it while the micro-batches of a run are summed; nothing where stages are undivided.
+
+    >>> chunk_bytes(size=16e9, vpp=8), chunk_bytes(size=16e9, vpp=1)
+    (2000000000.0, 0.0)
+    """
+    return where(vpp > 1, size / vpp, 0.0 * size)
 
 
 @formula(_ZERO_BUBBLE)

@@ -24,6 +24,20 @@ _PREFIX = Source(
     "3: sequences with the same beginning share its cache",
 )
 
+_ASYNC = Source(
+    "docs",
+    "verl: One Step Off Policy Async Trainer",
+    "https://verl.readthedocs.io/en/latest/advance/one_step_off.html",
+    "step = waiting for the previous generation + old log-probabilities + update of the actor",
+    "2026-11-23",
+)
+_STALE = Source(
+    "paper",
+    "AReaL: A Large-Scale Asynchronous Reinforcement Learning System for Language Reasoning",
+    "https://arxiv.org/abs/2505.24298",
+    "5.1: no batch is begun more than the permitted staleness before the step that trains on it",
+)
+
 
 @formula(_GRPO)
 def responses(*, prompts: Count, group: Count) -> Count:
@@ -147,3 +161,37 @@ def share_of_seconds(*, part: Seconds, whole: Seconds) -> Ratio:
     0.75
     """
     return part / whole
+
+
+@formula(_ASYNC)
+def waited_seconds(*, generating: Seconds, training: Seconds) -> Seconds:
+    """What trainers wait in a step for responses that others generate meanwhile.
+
+    >>> waited_seconds(generating=501.0, training=467.0), waited_seconds(generating=100.0, training=467.0)
+    (34.0, 0.0)
+    """
+    return maximum(generating - training, 0.0)
+
+
+@formula(_STALE)
+def pace_of_generators(*, busy: Seconds, whole: Seconds, staleness: Count) -> Seconds:
+    """Time between two batches of responses from generators that may be some steps ahead.
+
+    `busy` is the time in which all their places are taken, `whole` that until the longest response of a batch has ended: with more
+    than one batch on the way only the first sets the pace, and the second is as many steps as may be between the policy that began
+    a response and the one that trains on it.
+
+    >>> pace_of_generators(busy=60.0, whole=100.0, staleness=1), pace_of_generators(busy=60.0, whole=100.0, staleness=4)
+    (100.0, 60.0)
+    """
+    return maximum(busy, whole / staleness)
+
+
+@formula(DEFINITION)
+def idle_share(*, busy: Seconds, whole: Seconds) -> Ratio:
+    """The share of a step in which accelerators wait.
+
+    >>> idle_share(busy=3.0, whole=4.0)
+    0.25
+    """
+    return maximum(1.0 - busy / whole, 0.0)

@@ -270,6 +270,20 @@ def straggler_seconds(*, counted: Seconds, accelerators: Count, unit: Count, str
 
 
 @formula(DEFINITION)
+def beyond_measured_seconds(*, counted: Seconds, accelerators: Count, largest: Count, growth: Ratio) -> Seconds:
+    """Time that a step may take beyond what is counted on more accelerators than any published run had: a factor a doubling.
+
+    The factor is 1 with a range: it makes nothing longer, but the high end of what nobody has measured.
+
+    >>> beyond_measured_seconds(counted=1.0, accelerators=65536.0, largest=16384.0, growth=1.05)
+    0.1025
+    >>> beyond_measured_seconds(counted=1.0, accelerators=64.0, largest=16384.0, growth=1.05)
+    0.0
+    """
+    return counted * (growth ** log2(maximum(accelerators / largest, 1.0)) - 1.0)
+
+
+@formula(DEFINITION)
 def unhidden_seconds(*, comm: Seconds, overlap: Ratio) -> Seconds:
     """The share of a communication that does not run beside computation.
 
@@ -319,16 +333,6 @@ def host_update_seconds(*, size: Bytes, bandwidth: BytesPerS, accelerators: Coun
     2.0
     """
     return size * accelerators / bandwidth
-
-
-@formula(DEFINITION)
-def with_pipeline_seconds(*, seconds: Seconds, pp: Count) -> Seconds:
-    """Time that only passes where there are pipeline stages.
-
-    >>> with_pipeline_seconds(seconds=2.0, pp=1), with_pipeline_seconds(seconds=2.0, pp=4)
-    (0.0, 2.0)
-    """
-    return where(pp > 1, seconds, 0.0 * seconds)
 
 
 @formula(DEFINITION)

@@ -161,6 +161,8 @@ class StepLines:
         """What `StepTimes.whole` says of one step, in plain numbers."""
         times = self.times
         least = self._least_reading if read else self._least
+        staged = times.stage_issue + times.stage_sequence * sequences
+        least = staged if staged > least else least
         counted = (busy if busy > least else least) + times.host + times.sequence_host * sequences
         if not read:
             return counted * times.decode_residual

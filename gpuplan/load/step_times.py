@@ -62,6 +62,9 @@ class StepTimes(Record, eq=False, kw_only=True):
     prompt_issue: float
     host: float
     sequence_host: float
+    stage_issue: float
+    """Host time of all stages of a pipeline for a step of each micro-batch, and for each sequence of one: it hides as `issue`."""
+    stage_sequence: float
     prefill_residual: float
     decode_residual: float
     verified: int = 1
@@ -148,7 +151,7 @@ class StepTimes(Record, eq=False, kw_only=True):
             shared=shared, head=head, experts=experts, travels=travels, verified=verified,
             chunk_tokens=chunk_tokens, chunk_keys=chunk_keys, chunk=own(chunk_group, chunk_tokens, chunk_keys, 1),
             decode_rows=decode_rows, decode_keys=decode_keys, decode=own(decoding_rows, decode_rows, decode_keys, verified),
-            issue=_issue(decoding), prompt_issue=_issue(reading),
+            issue=_issue(decoding), prompt_issue=_issue(reading), **_stages(model),
             host=float(decoding.parts["host"].value),
             sequence_host=float(decoding.parts["sequences"].value) if "sequences" in decoding.parts else 0.0,
             prefill_residual=float(residuals[0].value), decode_residual=float(residuals[1].value),
@@ -183,7 +186,8 @@ class StepTimes(Record, eq=False, kw_only=True):
 
     def whole(self, busy: Any, read: Any, tokens: Any, sequences: Any) -> Any:
         """Seconds of a step whose work keeps the accelerator busy so long: with the host's part, and what no part counts."""
-        waited = remaining_seconds(whole=np.where(np.asarray(read) > 0, self.prompt_issue, self.issue), hidden=busy)
+        issue = np.where(np.asarray(read) > 0, self.prompt_issue, self.issue)
+        waited = remaining_seconds(whole=np.maximum(issue, self.stage_issue + self.stage_sequence * sequences), hidden=busy)
         counted = busy + waited + self.host + self.sequence_host * sequences
         residual = mixed_residual(prefill=self.prefill_residual, decode=self.decode_residual, read=read, tokens=tokens)
         return counted + unmodelled_seconds(counted=counted, residual=residual)
@@ -214,8 +218,21 @@ def _layers(phase: ServingPhase, but: tuple[str, ...] = ()) -> Any:
 
 def _issue(phase: ServingPhase) -> float:
     """Host time to issue all layers of a step."""
-    made = {key: float(part.value) for key, part in phase.parts["issue_wait"].args}
-    return made["layers"] * made["layer_host"]
+    made = dict(phase.parts["issue_wait"].args)
+    if "whole" in made:
+        made = dict(dict(made["whole"].args)["issue"].args)
+        return float(made["count"].value) * float(made["seconds"].value)
+    return float(made["layers"].value) * float(made["layer_host"].value)
+
+
+def _stages(model: ServingModel) -> dict[str, float]:
+    """Host time of all stages for a micro-batch each, and for a sequence of one; none where there are no stages."""
+    own, pp = model.profile.stage_host, float(model.serve.pp.value)
+    if own is None or pp == 1:
+        return {"stage_issue": 0.0, "stage_sequence": 0.0}
+    each = (model.subject.habit("stage_host", own.step), model.subject.habit("stage_sequence_host", own.sequence))
+    step, sequence = (pp * float(with_values(one, model.subject.pins).value) for one in each)
+    return {"stage_issue": step, "stage_sequence": sequence}
 
 
 def _each(places: Floats, of: Callable[[Floats], Any]) -> Floats:

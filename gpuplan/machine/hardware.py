@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from gpuplan.errors import Note, Problem, UnknownError, UsageError, did_you_mean
@@ -46,6 +47,17 @@ def _least_clocks(times: Mapping[str, Term], parameters: Mapping[str, Term]) -> 
         for name, time in times.items()
         if seen and float(time.value) >= UNSEEN_S and float(falls[name].value) > max(seen)
     }
+
+
+def _figures(value: Any) -> Hashable:
+    """The figures of a field of a machine, whoever says so."""
+    if isinstance(value, Term):
+        return value.value, value.spread
+    if isinstance(value, Mapping):
+        return frozenset((name, _figures(one)) for name, one in value.items())
+    if isinstance(value, tuple):
+        return tuple(_figures(one) for one in value)
+    return tuple(_figures(one) for one in value._values()) if isinstance(value, Record) else value
 
 
 class Hardware(Record, kw_only=True):
@@ -118,6 +130,15 @@ class Hardware(Record, kw_only=True):
         """The machine otherwise, or each of several."""
         return of(self)
 
+    def thins_out(self) -> bool:
+        """Whether nodes are joined the slower the farther apart they are, so that it matters which ranks are neighbours."""
+
+        def farther(one: Hardware) -> bool:
+            rates = [float(level.bandwidth_per_direction.value) / level.oversubscription for level in one.levels[1:]]
+            return any(outer < inner for inner, outer in pairwise(rates))
+
+        return self.asked("thins out", farther)
+
     def several(self) -> bool:
         """Whether there is more than one accelerator."""
         return self.asked("several", lambda one: one.count > 1)
@@ -132,6 +153,11 @@ class Hardware(Record, kw_only=True):
         """The same hardware where kernels follow each other without a pause: its clock has settled under the power limit."""
         changes = settled(self.parameters) if self.settled is None else self.settled
         return self.replaced(parameters={**self.parameters, **changes})
+
+    def as_plans_see(self, *, hosts: bool) -> Hashable:
+        """What tells machines apart on which a plan takes other time or memory; with `hosts` also what their hosts hold."""
+        told = ("name", "notes", "dtype_notes", *(() if hosts else ("host_memory", "disk_size")))
+        return tuple(_figures(getattr(self, name)) for name in self.field_names() if name not in told)
 
     def peak(self, dtype: Dtype) -> Term:
         """The dense datasheet rate for a data type, in FLOP/s.

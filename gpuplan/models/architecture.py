@@ -262,6 +262,26 @@ class StateSpace(TokenMixer, Schema):
             yield Fault("model.bad-value", "a mamba1 layer has no `dt_rank`")
 
 
+class ShortConv(TokenMixer, Schema):
+    """A convolution over the last few tokens between two gates (LFM2): its state is the inputs that the kernel still sees."""
+
+    kind: Literal["short_conv"] = "short_conv"
+    width: PositiveInt
+    """Channels that are gated and convolved."""
+    conv_kernel: PositiveInt
+    """Tokens that the convolution sees."""
+    bias: bool = False
+    """On both projections and on the convolution."""
+
+    def summary(self) -> str:
+        """Width and reach."""
+        return f"convolution over {self.conv_kernel} tokens, {self.width:,} wide"
+
+    def divided_by(self) -> int:
+        """Its channels."""
+        return self.width
+
+
 class Mlp(Schema):
     """A dense feed-forward layer: two matrices, or three when gated."""
 
@@ -313,7 +333,7 @@ class Moe(Schema):
             yield Fault("model.experts", f"{self.top_k} experts a token are more than the {self.experts} there are")
 
 
-Mixer: TypeAlias = Attention | Mla | SparseMla | GatedDelta | StateSpace
+Mixer: TypeAlias = Attention | Mla | SparseMla | GatedDelta | StateSpace | ShortConv
 ChannelMixer: TypeAlias = Mlp | Moe
 
 
@@ -367,13 +387,21 @@ class Stack(Schema):
     layers: tuple[Run, ...]
     final_norm: bool = True
     norm: NormKind = "rms"
+    module_block: str | None = None
+    """The block that a module of multi-token prediction holds; None: that of the last layer."""
 
     def faults(self) -> Iterator[Fault]:
         """Layers of blocks that are not there."""
-        for at, run in enumerate(self.layers):
-            if run.block not in self.blocks:
-                hint = did_you_mean(run.block, self.blocks) or f"blocks are {', '.join(self.blocks)}"
-                yield Fault("model.unknown-block", f"`{run.block}` is no block of this stack", hint, ("layers", at))
+        named = [(run.block, ("layers", at)) for at, run in enumerate(self.layers)]
+        for block, at in [*named, *([(self.module_block, ("module_block",))] if self.module_block else [])]:
+            if block not in self.blocks:
+                hint = did_you_mean(block, self.blocks) or f"blocks are {', '.join(self.blocks)}"
+                yield Fault("model.unknown-block", f"`{block}` is no block of this stack", hint, at)
+
+    @property
+    def module(self) -> str:
+        """The name of the block that a module of multi-token prediction holds."""
+        return self.module_block or self.layers[-1].block
 
     def counts(self) -> dict[str, int]:
         """How many layers of each kind of block the stack has, in order of first appearance."""

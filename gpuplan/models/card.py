@@ -46,6 +46,15 @@ class License(Schema):
     """The source of the card that says so."""
 
 
+class Released(Schema):
+    """When the weights came out."""
+
+    day: Date
+    """The first day on which the Hugging Face hub had them from their makers."""
+    source: str
+    """The source of the card that says so."""
+
+
 class Published(Schema):
     """The size that the model's makers or its stored weights state, against which the card's own count is tested."""
 
@@ -155,6 +164,8 @@ class ModelCard(Schema):
     """Where the card's facts come from; the first is the source of the architecture."""
     license: License | None = None
     """Of the weights; None: not on record."""
+    released: Released | None = None
+    """None: not on record, or earlier than the hub's own records (March 2022)."""
     published: Published | None = None
     recount: Published | None = None
     """The same counted by another implementation, which builds the model and adds up its tensors."""
@@ -181,9 +192,10 @@ class ModelCard(Schema):
     architecture: Architecture
 
     def faults(self) -> Iterator[Fault]:
-        """A licence of a source that is not there."""
-        if self.license is not None and self.license.source not in self.sources:
-            yield Fault("model.no-source", f"`{self.license.source}` is no source of the card", at=("license", "source"))
+        """A licence or a day of a source that is not there."""
+        for name, said in (("license", self.license), ("released", self.released)):
+            if said is not None and said.source not in self.sources:
+                yield Fault("model.no-source", f"`{said.source}` is no source of the card", at=(name, "source"))
 
     @property
     def source(self) -> Source:

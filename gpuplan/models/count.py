@@ -17,6 +17,7 @@ from gpuplan.models.architecture import (
     Mla,
     Moe,
     NormKind,
+    ShortConv,
     SparseMla,
     Stack,
     StateSpace,
@@ -156,6 +157,8 @@ class _Counter:
                 return self.gated_delta(at, mixer)
             case StateSpace():
                 return self.state_space(at, mixer)
+            case ShortConv():
+                return self.short_conv(at, mixer)
 
     def attention(self, at: str, mixer: Attention) -> Term:
         heads = self.leaf(f"model.{at}.heads", mixer.heads)
@@ -227,6 +230,18 @@ class _Counter:
             heads=self.leaf(f"model.{at}.value_heads", mixer.value_heads),
             conv_kernel=self.leaf(f"model.{at}.conv_kernel", mixer.conv_kernel),
         )  # fmt: skip
+
+    def short_conv(self, at: str, mixer: ShortConv) -> Term:
+        width = self.leaf(f"model.{at}.width", mixer.width)
+        kernel = self.leaf(f"model.{at}.conv_kernel", mixer.conv_kernel)
+        parts = {
+            "projections": mixers.short_conv_params.term(
+                f"params.{at}.projections", hidden=self.hidden, width=width, conv_kernel=kernel
+            )
+        }
+        if mixer.bias:
+            parts["bias"] = self.leaf(f"model.{at}.bias", 4 * mixer.width + self.arch.hidden)
+        return _sum(f"params.{at}", parts)
 
     def state_space(self, at: str, mixer: StateSpace) -> Term:
         inner = self.leaf(f"model.{at}.inner", mixer.inner)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Literal, TypeAlias
 
-from gpuplan.models.architecture import Architecture, Attention, GatedDelta, Mixer, Mla, Mlp, Moe, SparseMla, StateSpace
+from gpuplan.models.architecture import Architecture, Attention, GatedDelta, Mixer, Mla, Mlp, Moe, ShortConv, SparseMla, StateSpace
 from gpuplan.record import Record
 
 Category: TypeAlias = Literal["query", "key", "value", "output", "gate", "up", "down", "other"]
@@ -71,6 +71,9 @@ def _mixer(mixer: Mixer, hidden: int) -> Iterator[tuple[Category, int, int]]:
         case GatedDelta():
             yield "other", hidden, 2 * mixer.key_heads * mixer.key_dim + 2 * mixer.values + 2 * mixer.value_heads
             yield "other", mixer.values, hidden
+        case ShortConv():
+            yield "other", hidden, 3 * mixer.width
+            yield "other", mixer.width, hidden
         case StateSpace():
             yield "other", hidden, 2 * mixer.inner + 2 * mixer.groups * mixer.state
             yield "other", mixer.inner, hidden

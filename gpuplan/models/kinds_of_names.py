@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from fnmatch import fnmatchcase
 from functools import cache
+from math import log
 from pathlib import Path
 from typing import Annotated
 
@@ -18,9 +19,14 @@ from gpuplan.strict_yaml import load_yaml
 
 TABLE = Path(__file__).parent / "kinds_of_names.yaml"
 _OTHER = re.compile(
-    r"(?<![a-z])(?:vl|vision|omni|audio|eagle\d?|draft|speculator|lora|adapter|reward|reap)(?![a-z])", re.IGNORECASE
+    r"(?<![a-z])(?:vl|vision|omni|audio|eagle\d?|draft|dflash\d?|dspark|speculator|lora|adapter|reward|reap)(?![a-z])",
+    re.IGNORECASE,
 )
 """Words of names of what is more or less than the model that the rest of the name says."""
+_SIZE = re.compile(r"(?<![a-z0-9.])(\d{1,4}(?:\.\d+)?)([bm])(?![a-z0-9])")
+"""`27b`, `1.7b`, `350m`: how many parameters a name says."""
+_ACTIVE = re.compile(r"-a(\d{1,3}(?:\.\d+)?)b(?![a-z0-9])")
+"""`-a3b`: how many of them a token uses."""
 
 
 class Like(Schema):
@@ -52,6 +58,8 @@ class KindsOfNames(Schema):
     sources: Annotated[dict[str, CardSource], Limits(1)]
     like: tuple[Like, ...]
     near: tuple[Near, ...] = ()
+    of_size: tuple[str, ...] = ()
+    """Cards of plain models, their sizes in their names: the nearest to a name that says its size and nothing else."""
 
 
 @cache
@@ -68,12 +76,13 @@ def table() -> KindsOfNames:
 def built_like(name: str) -> Like | None:
     """The entry of the models that a name's is built as; None: no entry says so.
 
+    A name with a word such as `vl` or `draft` must stand there whole: a pattern does not tell what such a word adds or takes.
+
     >>> built_like("agentica-org/DeepCoder-14B-Preview").card
     'qwen2.5-14b'
     """
-    if _OTHER.search(name):
-        return None
-    return next((one for one in table().like if _fits(name, one.names)), None)
+    other = _OTHER.search(name) is not None
+    return next((one for one in table().like if _fits(name, one.names, whole=other)), None)
 
 
 def nearest(name: str) -> str:
@@ -89,8 +98,37 @@ def nearest(name: str) -> str:
     return f"the nearest on record is {cards}: {found.why}" if cards else found.why
 
 
-def _fits(name: str, patterns: tuple[str, ...]) -> bool:
-    whole = "-".join(name.strip().lower().replace("_", "-").split())
-    tail = whole.rpartition("/")[2]
-    tail = tail.removesuffix(":latest")
-    return any(fnmatchcase(whole if "/" in one else tail, one) for one in patterns)
+def of_its_size(name: str) -> str:
+    """A hint with the plain model of the size that a name says; empty where it says none.
+
+    >>> of_its_size("someone/Something-27B-Chat").startswith("by the size in its name the nearest on record is `qwen3.5-27b`")
+    True
+    >>> of_its_size("someone/Something")
+    ''
+    """
+    size = _size(name)
+    if size is None:
+        return ""
+    total, active = size
+    sizes = {card: one for card in table().of_size if (one := _size(card)) is not None and (one[1] is None) == (active is None)}
+    far = {card: abs(log(one[0] / total)) + abs(log((one[1] or 1) / (active or 1))) for card, one in sizes.items()}
+    return f"by the size in its name the nearest on record is `{min(far, key=far.__getitem__)}`: what it is built like is not known"
+
+
+def _size(name: str) -> tuple[float, float | None] | None:
+    """The parameters that a name says, all of them and those of a token, in billions."""
+    tail = re.sub(r"(?<=\d)_(?=\d)", ".", name.rpartition("/")[2].lower()).replace("_", "-")
+    found = _SIZE.search(tail)
+    if found is None or not float(found[1]):
+        return None
+    active = _ACTIVE.search(tail)
+    return float(found[1]) * (1e-3 if found[2] == "m" else 1.0), None if active is None else float(active[1]) or None
+
+
+def _fits(name: str, patterns: tuple[str, ...], *, whole: bool = False) -> bool:
+    """Whether a pattern means the name; `whole`: only one with its owner and without `*` does."""
+    full = "-".join(name.strip().lower().replace("_", "-").split())
+    if whole:
+        return full in patterns
+    tail = full.rpartition("/")[2].removesuffix(":latest")
+    return any(fnmatchcase(full if "/" in one else tail, one) for one in patterns)

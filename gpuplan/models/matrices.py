@@ -5,7 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from gpuplan.models.architecture import Architecture, Attention, Block, GatedDelta, Mixer, Mla, Mlp, Moe, SparseMla, StateSpace
+from gpuplan.models.architecture import (
+    Architecture,
+    Attention,
+    Block,
+    GatedDelta,
+    Mixer,
+    Mla,
+    Mlp,
+    Moe,
+    ShortConv,
+    SparseMla,
+    StateSpace,
+)
 
 
 class Matrix(NamedTuple):
@@ -66,6 +78,9 @@ def _mixer(mixer: Mixer, hidden: int) -> Iterator[tuple[tuple[str, ...], int, in
             yield ("linear_attn.in_proj_qkvz", "linear_attn.in_proj_qkv", "linear_attn.in_proj_z"), keys + 2 * mixer.values, hidden
             yield ("linear_attn.in_proj_ba", "linear_attn.in_proj_a", "linear_attn.in_proj_b"), 2 * mixer.value_heads, hidden
             yield ("linear_attn.out_proj",), hidden, mixer.values
+        case ShortConv():
+            yield ("conv.in_proj",), 3 * mixer.width, hidden
+            yield ("conv.out_proj",), hidden, mixer.width
         case StateSpace(kind="mamba1"):
             yield ("mixer.in_proj", "mamba.in_proj"), 2 * mixer.inner, hidden
             yield ("mixer.x_proj", "mamba.x_proj"), mixer.dt_rank + 2 * mixer.state, mixer.inner

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 from typing import Annotated
@@ -15,15 +16,17 @@ from typing import Annotated
 from gpuplan.errors import GpuplanError, did_you_mean
 from gpuplan.models.architecture import Architecture, Moe
 from gpuplan.models.card import CardSource, ModelCard, WeightsFormat
-from gpuplan.models.kinds_of_names import Like, built_like, nearest, table
+from gpuplan.models.kinds_of_names import Like, built_like, nearest, of_its_size, table
 from gpuplan.schema import Limits, Schema, read
 from gpuplan.strict_yaml import load_yaml
 
 TABLE = Path(__file__).parent / "repositories.yaml"
 _SIZED = re.compile(r"\d[bm]$")
 """What names of models that others are made from end with: a size."""
-_OWNER = re.compile(r"^[a-z0-9.-]+_(?=.)", re.IGNORECASE)
-_TUNED = re.compile(r"[-_](?:instruct|chat|it|base|pt|hf|thinking|reasoning|bf16|2\d(?:0\d|1[0-2]))(?=$|[-_])", re.IGNORECASE)
+_OWNER = re.compile(r"^(?:[a-z0-9.-]+_|huihui-)(?=.)", re.IGNORECASE)
+_TUNED = re.compile(
+    r"[-_](?:instruct|chat|it|base|pt|hf|thinking|reasoning|bf16|abliterated(?:-v\d)?|2\d(?:0\d|1[0-2]))(?=$|[-_])", re.IGNORECASE
+)
 """Words of a name that say how or when a model was tuned, or that it is stored plain: not how it is built."""
 
 
@@ -84,12 +87,24 @@ def _tuned(owner: str, name: str, why: str, extra_dirs: Sequence[Path]) -> Model
     """The card of another model of the same owner whose name differs in words of tuning alone."""
     from gpuplan.models.catalog import find, names
 
-    wanted = _TUNED.sub("", f"{owner}/{name}".lower())
+    whole = f"{owner}/{name}".lower()
+    wanted = _TUNED.sub("", whole)
     alike = [one for one in names(extra_dirs) if one.startswith(f"{owner}/".lower()) and _TUNED.sub("", one) == wanted]
     if not owner or not alike:
         return None
-    card = find(alike[0], extra_dirs, cards_only=True)
-    return card.replaced(notes=(*card.notes, f"{why}: taken to be built as {alike[0]}, whose name differs in how it was tuned"))
+    near = _nearest_of(whole, alike)
+    card = find(near, extra_dirs, cards_only=True)
+    return card.replaced(notes=(*card.notes, f"{why}: taken to be built as {near}, whose name differs in how it was tuned"))
+
+
+def _nearest_of(name: str, alike: Sequence[str]) -> str:
+    """Of names that differ in words of tuning, the one with the most words of a name: its date may say which of two sizes it is.
+
+    >>> _nearest_of("mistral-small-instruct-2409", ["mistral-small-24b-instruct-2501", "mistral-small-2409"])
+    'mistral-small-2409'
+    """
+    words = set(re.split(r"[-_]", name))
+    return max(alike, key=lambda one: sum(2 if word[:1].isdigit() else 1 for word in words & set(re.split(r"[-_]", one))))
 
 
 def _named(repository: str, why: str, extra_dirs: Sequence[Path]) -> ModelCard | None:
@@ -165,9 +180,10 @@ def _alike(repository: str, known: Sequence[str], extra_dirs: Sequence[Path]) ->
     """The card with an alias that differs from a name in its owner and in words of tuning alone."""
     from gpuplan.models.catalog import find
 
-    wanted = _TUNED.sub("", repository.rpartition("/")[2].lower())
-    alias = next((one for one in known if wanted == _TUNED.sub("", one.rpartition("/")[2])), None)
-    return None if alias is None else find(alias, extra_dirs, cards_only=True)
+    tail = repository.rpartition("/")[2].lower()
+    wanted = _TUNED.sub("", tail)
+    alike = {one.rpartition("/")[2]: one for one in reversed(known) if wanted == _TUNED.sub("", one.rpartition("/")[2])}
+    return find(alike[_nearest_of(tail, sorted(alike))], extra_dirs, cards_only=True) if alike else None
 
 
 def names_in(repository: str) -> Iterator[str]:
@@ -193,4 +209,5 @@ def made_from(name: str, known: Sequence[str]) -> str:
     inside = [one for one in known if _SIZED.search(one) and re.search(rf"(?<![a-z0-9]){re.escape(one)}(?![a-z0-9.])", tail)]
     if inside and max(inside, key=len) != tail:
         return f"its name says that it was made from `{max(inside, key=len)}`: ask for that if it is built alike"
-    return did_you_mean(name, known)
+    slip = "/" not in name or get_close_matches(name.lower(), known, 1, 0.9)
+    return did_you_mean(name, known) if slip else of_its_size(name) or did_you_mean(name, known)

@@ -1,4 +1,4 @@
-"""Which of all models does a list ask for: by kind, by licence?"""
+"""Which of all models does a list ask for: by kind, by licence, by year?"""
 
 from __future__ import annotations
 
@@ -56,11 +56,17 @@ def license_of(card: ModelCard | GenericCard | DiffusionCard) -> str:
     return "" if isinstance(card, GenericCard) else card.licence or ""
 
 
-def selected(cards: Iterable[Card], kinds: Iterable[str], license_: str | None) -> list[Card]:
-    """The models that are of all kinds, and under a licence.
+def released_of(card: ModelCard | GenericCard | DiffusionCard) -> str:
+    """The day on which a model's weights came out, `YYYY-MM-DD`; empty where none is on record."""
+    return card.released.day if isinstance(card, ModelCard) and card.released is not None else ""
 
-    A licence is asked for by its beginning (`llama`, `apache`); models of which none is on record are under none.
+
+def selected(cards: Iterable[Card], kinds: Iterable[str], license_: str | None, years: tuple[int, int] | None = None) -> list[Card]:
+    """The models that are of all kinds, under a licence, and came out in the first to the last of two years.
+
+    A licence is asked for by its beginning (`llama`, `apache`); models of which no licence, or no day, is on record are left out.
     """
     asked = frozenset(kinds)
     found = [card for card in cards if asked <= kinds_of(card)]
-    return [card for card in found if license_ is None or license_of(card).lower().startswith(license_.lower())]
+    found = [card for card in found if license_ is None or license_of(card).lower().startswith(license_.lower())]
+    return [card for card in found if years is None or years[0] <= int(released_of(card)[:4] or 0) <= years[1]]

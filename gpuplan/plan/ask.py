@@ -210,6 +210,24 @@ class TrainAsk(Spending, Common, kw_only=True):
             "The switches between nodes add in all-reduces (--zero-stage 0, HSDP); left out, they do not", PARALLEL, ""
         ),
     ] = None  # fmt: skip
+    stages_inside: Annotated[
+        bool | None,
+        Option(
+            "Pipeline stages of a replica lie side by side, replicas apart (tp-cp-pp-dp); left out, the other way round",
+            PARALLEL, "",
+        ),
+    ] = None  # fmt: skip
+    sites: Annotated[
+        int | None, Option("Sites of one size that the accelerators stand in, joined by --wan", PARALLEL, least=2, most=10_000)
+    ] = None
+    wan: Annotated[
+        float | None,
+        Option("What each site sends to the others in one direction, such as `1.6 TB/s`", PARALLEL, "RATE", "B/s", most=1e18),
+    ] = None
+    wan_latency: Annotated[
+        float | None,
+        Option("How late a message is in another site, such as `30ms`", PARALLEL, "TIME", "s", most=1e3),
+    ] = None
     dispatcher: Annotated[
         Dispatcher | None,
         Option(
@@ -279,6 +297,20 @@ class TrainAsk(Spending, Common, kw_only=True):
     rollout_tp: Annotated[int | None, Option("Tensor parallel degree of generation; left out, chosen", REINFORCED, group="rl")] = (
         None
     )
+    rollout_gpus: Annotated[
+        int | None,
+        Option(
+            "Accelerators that only generate, while the rest train; left out, all do both, or chosen with --staleness", REINFORCED,
+            group="rl",
+        ),
+    ] = None  # fmt: skip
+    staleness: Annotated[
+        int | None,
+        Option(
+            "Steps that a response may be older than the policy that trains on it (0; with --rollout-gpus 1)", REINFORCED,
+            group="rl", least=0, most=1000,
+        ),
+    ] = None  # fmt: skip
     reward_model: Annotated[
         str | None,
         Option("Model that scores the responses; left out, a rule does, which takes no time", REINFORCED, "MODEL", group="rl"),

@@ -82,6 +82,15 @@ class PlanFinetuneAsk(PlanTrainAsk, kw_only=True):
     full: Annotated[bool | None, Option("Train all weights, not adapters beside them", GOAL, "", one_way=True)] = None
 
 
+class PlanRlAsk(PlanTrainAsk, kw_only=True):
+    """Which machine, how many of them and which division of it train a model by reinforcement learning under a goal?"""
+
+    steps: Annotated[
+        int | None, Option("Steps of the whole run, each of --prompts x --group-size responses; left out, 1000", GOAL, most=10**9)
+    ] = None
+    max_count: Annotated[int | None, Option("No more accelerators than this; left out, 512", PLACES, most=1_000_000)] = None
+
+
 class Promised(Record, kw_only=True):
     """What is promised of requests, in seconds, of their mean unless `p` says of how many in a hundred."""
 
@@ -159,6 +168,7 @@ class PlanCarriesAsk(Promised, kw_only=True):
 
 
 GOALS: Mapping[str, type[Record]] = {
-    "plan train": PlanTrainAsk, "plan finetune": PlanFinetuneAsk, "plan serve": PlanServeAsk, "plan carries": PlanCarriesAsk,
+    "plan train": PlanTrainAsk, "plan finetune": PlanFinetuneAsk, "plan rl": PlanRlAsk, "plan serve": PlanServeAsk,
+    "plan carries": PlanCarriesAsk,
 }  # fmt: skip
 """The questions of the planner, by command."""

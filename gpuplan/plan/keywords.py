@@ -189,6 +189,14 @@ class TrainOptions(TypedDict, total=False):
     """Kernels are replayed from CUDA graphs."""
     sharp: Switch
     """The switches between nodes add in all-reduces (--zero-stage 0, HSDP); left out, they do not."""
+    stages_inside: Switch
+    """Pipeline stages of a replica lie side by side, replicas apart (tp-cp-pp-dp); left out, the other way round."""
+    sites: Whole
+    """Sites of one size that the accelerators stand in, joined by --wan."""
+    wan: Number
+    """What each site sends to the others in one direction, such as `1.6 TB/s`."""
+    wan_latency: Number
+    """How late a message is in another site, such as `30ms`."""
     dispatcher: words.Dispatcher | None
     """How tokens reach experts: `alltoall` (every copy), `deepep` (one for each node), `hybridep` (sorted on the way)."""
     reduce_in: words.ReduceIn | None
@@ -231,6 +239,10 @@ class TrainOptions(TypedDict, total=False):
     """Engine that generates, such as `vllm` or `sglang`."""
     rollout_tp: Whole
     """Tensor parallel degree of generation; left out, chosen."""
+    rollout_gpus: Whole
+    """Accelerators that only generate, while the rest train; left out, all do both, or chosen with --staleness."""
+    staleness: Whole
+    """Steps that a response may be older than the policy that trains on it (0; with --rollout-gpus 1)."""
     reward_model: Text
     """Model that scores the responses; left out, a rule does, which takes no time."""
     critic: Text
@@ -272,7 +284,8 @@ class TrainOptions(TypedDict, total=False):
     credits: Number
     """Credits that pay first, such as `100k`."""
     own: Number
-    """The machine is bought: what is paid once for what --on counts, such as `300k`; costs are those of owning."""
+    """The machine is bought: what is paid once for what --on counts, such as `300k`, or 0 of what is paid already; costs are
+    those of owning."""
     own_years: Number
     """Years until it is written off; left out, as companies publish."""
     own_use: Number

@@ -199,7 +199,8 @@ class ServeOptions(TypedDict, total=False):
     credits: Number
     """Credits that pay first, such as `100k`."""
     own: Number
-    """The machine is bought: what is paid once for what --on counts, such as `300k`; costs are those of owning."""
+    """The machine is bought: what is paid once for what --on counts, such as `300k`, or 0 of what is paid already; costs are
+    those of owning."""
     own_years: Number
     """Years until it is written off; left out, as companies publish."""
     own_use: Number

@@ -16,8 +16,10 @@ PADDED = 64
 
 
 class RlPlan(Record, kw_only=True):
-    """A complete plan of PPO or GRPO with all models on the same accelerators, one phase after the other.
+    """A complete plan of PPO or GRPO: all models on the same accelerators, one phase after the other, or generators apart.
 
+    With `generators`, so many of the accelerators generate and do nothing else, while the rest score and train; responses may be of
+    a policy that is `staleness` steps older than the one that trains on them.
     `prompts` prompts a step have `group` responses each, of `response` tokens on average and `longest` at most. `policy` trains
     on them in batches of `policy.global_batch`, `epochs` times; `rollout` generates them (its batch is chosen by the estimate).
     """
@@ -36,6 +38,8 @@ class RlPlan(Record, kw_only=True):
     """How the reward model is divided; None: a rule gives the reward."""
     critic: TrainPlan | None = None
     idle: Idle = "device"
+    generators: int = 0
+    staleness: int = 0
 
     @property
     def responses(self) -> int:

@@ -57,6 +57,8 @@ class Manner(Record, kw_only=True):
     """The products of attention are in fp8 too."""
     sharp: bool | None = None
     """The switches between nodes add (SHARP), where they can; None: they do not."""
+    stages_inside: bool | None = None
+    """The stages of a replica lie side by side and replicas apart, in place of the other way round; None: they do not."""
     scaling: Scaling | None = None
     """Scales of fp8 matmuls: one for a tensor, one for each row, or one for blocks (MX)."""
 

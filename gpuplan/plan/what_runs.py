@@ -83,7 +83,7 @@ class WhatRunsAsk(Record, kw_only=True):
     kv_cache: Annotated[KvFormat | None, Option(KV_CACHE, NUMBERS, "TYPE")] = None
     every_type: Annotated[bool | None, Option("Show every type that fits, not only the widest", WISHED, "", one_way=True)] = None
     sort: Annotated[Order | None, Option("By size (the largest first), speed, context or name", WISHED, "BY")] = None
-    limit: Annotated[int | None, Option("Models shown; left out, 20", WISHED)] = None
+    limit: Annotated[int | None, Option("Models shown; left out, as many as a screen holds", WISHED)] = None
     specs: Annotated[tuple[Path, ...], Option("A folder of your own specs, which win; repeatable", DATA, "DIR")] = ()
     calibrated: Annotated[
         bool | None,

@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 from gpuplan.plan.ask import TrainAsk
-from gpuplan.plan.ask_goal import PlanCarriesAsk, PlanFinetuneAsk, PlanServeAsk, PlanTrainAsk
+from gpuplan.plan.ask_goal import PlanCarriesAsk, PlanFinetuneAsk, PlanRlAsk, PlanServeAsk, PlanTrainAsk
 from gpuplan.plan.ask_serving import ServeAsk
 from gpuplan.plan.common import Common
 from gpuplan.plan.option import Entry, by_key
@@ -24,7 +24,7 @@ ONE_MACHINE = (
     "pictures", "images", "image_size", "audio", "beams", "batch", "simulate", "arrival", "requests", "prefill_on",
     "prefill_workers", "decode_workers", "prefill_tp", "prefill_pp", "prefill_attention_dp", "prefill_ep", "dp", "ep",
     "attention_dp", "redundant_experts", "expert_exchange", "gpu_layers", "host_experts", "host_weights", "host_memory",
-    "host_bandwidth", "tensor_split", "command", "engine_args", "burstiness", "router", "seed", "own",
+    "host_bandwidth", "tensor_split", "command", "engine_args", "burstiness", "router", "seed",
 )  # fmt: skip
 """Options of serving on a machine that is known, which the planner chooses or does not look at."""
 
@@ -38,12 +38,13 @@ class Planning(Record):
 
 
 PLANNINGS: Mapping[str, Planning] = {
-    "plan train": Planning(PlanTrainAsk, TrainAsk, ("rl", "described", "input", "samples", "epochs", "own")),
-    "plan finetune": Planning(PlanFinetuneAsk, TrainAsk, ("rl", "described", "input", "own")),
+    "plan train": Planning(PlanTrainAsk, TrainAsk, ("rl", "described", "input", "samples", "epochs")),
+    "plan finetune": Planning(PlanFinetuneAsk, TrainAsk, ("rl", "described", "input")),
+    "plan rl": Planning(PlanRlAsk, TrainAsk, ("described", "input", "samples", "epochs", "own", "sync_every", "emit")),
     "plan serve": Planning(PlanServeAsk, ServeAsk, ONE_MACHINE),
-    "plan carries": Planning(PlanCarriesAsk, ServeAsk, (*ONE_MACHINE, "trace", "concurrency")),
+    "plan carries": Planning(PlanCarriesAsk, ServeAsk, (*ONE_MACHINE, "trace", "concurrency", "own")),
 }
-"""By command: the first three are answered by machines that reach a goal, the last by what a machine that is named carries."""
+"""By command: all but the last are answered by machines that reach a goal, the last by what a machine that is named carries."""
 
 
 def entries_of(goal: type[Record], task: type[Record], without: Collection[str] = ()) -> list[Entry]:
@@ -94,9 +95,13 @@ def planned(ask: str, given: Mapping[str, Any], library: Library | None = None) 
 
         assert isinstance(want, PlanServeAsk)
         return plan_serve(want, run, read)
+    assert isinstance(run, TrainAsk)
+    if isinstance(want, PlanRlAsk):
+        from gpuplan.planner.rl import plan_rl
+
+        return plan_rl(want, run, read)
     from gpuplan.planner.train import plan_finetune, plan_train
 
-    assert isinstance(run, TrainAsk)
     if isinstance(want, PlanFinetuneAsk):
         return plan_finetune(want, run, read)
     assert isinstance(want, PlanTrainAsk)

@@ -35,7 +35,7 @@ def command_of(run: TrainAsk | ServeAsk, on: str) -> str:
             words += [entry.flag, f"{value * 3.6e6:.12g}"]
         elif entry.option.reads == "price":
             words += [entry.flag, f"{value * HOUR:.12g}"]
-        elif isinstance(value, (int, float)) and not entry.option.unit:
+        elif isinstance(value, (int, float)) and entry.option.unit in ("", "USD"):
             words += [entry.flag, _typed(value)]
         else:
             text = ",".join(map(str, value)) if isinstance(value, tuple) else value if isinstance(value, str) else f"{value:.12g}"

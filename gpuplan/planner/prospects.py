@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from heapq import heapify, heappop, heappush
 from math import inf, log
 from typing import TYPE_CHECKING, cast
@@ -149,13 +149,26 @@ class Search:
             memory = todo[at].machine.chip.memory
             return abs(log(max(ROOMY * self.work.held / memory, 1.0) / todo[at].count)) if memory else inf
 
-        chosen: list[int] = []
+        firsts: list[tuple[float, int]] = []
         for places in families.values():
             least = min(todo[at].bound for at in places)
             at = min((at for at in places if todo[at].bound <= least * CLOSE), key=misfit)
+            firsts.append((todo[at].bound, at))
+        return frozenset(self._sharpest(todo, firsts))
+
+    def _sharpest(self, todo: list[Prospect], order: list[tuple[float, int]]) -> Iterator[int]:
+        """The first few places in the order of their sharper bounds; what is behind as it is, is not made sharper."""
+        heapify(order)
+        left = FIRST
+        while order and left:
+            _, at = heappop(order)
+            if todo[at].sharp:
+                left -= 1
+                yield at
+                continue
             todo[at] = self.sharper(todo[at])
-            chosen += [at] if self._may_keep(todo[at]) else []
-        return frozenset(sorted(chosen, key=lambda at: todo[at].bound)[:FIRST])
+            if self._may_keep(todo[at]):
+                heappush(order, (todo[at].bound, at))
 
     def prospects(self) -> list[Prospect]:
         """Every machine with every count that no bound rules out."""
@@ -198,7 +211,7 @@ class Search:
         tokens = self.tokens if seen is None else seen * float(cast("float", space.plan.seq_len))
         if self.run.pins or found.subject.has_experts():
             return 0.0  # Experts that are spread see the tokens of more ranks: their products may be larger than those of one.
-        return sustained(found.subject, _first_case(space), tokens)
+        return sustained(found.subject, first_case(space), tokens)
 
     def _to_beat(self) -> float:
         """What a bound must not be above: the figure of the last machine that would be shown."""
@@ -321,6 +334,6 @@ def _first_of_each(order: Iterable[Prospect]) -> list[Prospect]:
     return list(families.values())
 
 
-def _first_case(space: Space[TrainPlan]) -> TrainPlan:
+def first_case(space: Space[TrainPlan]) -> TrainPlan:
     """The plan of a space with the least run again."""
     return placed(space.plan, {"recompute": space.cases["recompute"][0]})

@@ -19,8 +19,9 @@ from gpuplan.models.card import ModelCard
 from gpuplan.plan.ask_serving import ServeAsk
 from gpuplan.plan.words import WeightFormat
 from gpuplan.planner.promise import Promise
+from gpuplan.planner.same_hardware import hardware_key
 from gpuplan.planner.serve_bounds import Requests, fewest, requests_of
-from gpuplan.planner.serve_space import Divided, Fleet, Group, Site, grouped, hardware_key, site_of
+from gpuplan.planner.serve_space import Divided, Fleet, Group, Site, grouped, site_of
 from gpuplan.planner.where import Machine
 from gpuplan.record import Record
 from gpuplan.search.library import Library
@@ -197,10 +198,11 @@ class ServeSearch:
                     continue
                 for units in self._units(machine, requests):
                     self.candidates += 1
-                    least = fewest(requests, machine.chip, units * machine.each, promise)
-                    bound = self.figure(machine, least)
-                    if isfinite(bound):
-                        made.append(Option(machine=machine, units=units, weights=weights, bound=bound))
+                    option = Option(machine=machine, units=units, weights=weights, bound=0.0)
+                    ranks, spare = units * machine.each, self.want.spare
+                    least = fewest(requests, machine.chip, ranks, promise, alone=option.alone, spare=spare)
+                    if isfinite(bound := self.figure(machine, least)):
+                        made.append(option.replaced(bound=bound))
         return sorted(made, key=lambda one: (one.bound, one.machine.name, one.units, str(one.weights)))
 
     def _requests(self, weights: WeightFormat | None) -> Requests:

@@ -20,6 +20,7 @@ from gpuplan.planner.serve_ask import unit_ask
 from gpuplan.planner.serve_fleet import autoscaled, fleet_figures, fleet_words, price_each
 from gpuplan.planner.serve_load import Loaded, loaded, promised
 from gpuplan.planner.serve_percentiles import Percentiles
+from gpuplan.planner.spending import spending
 from gpuplan.planner.where import places
 from gpuplan.planner.why import said_to_beat
 from gpuplan.search.library import SERVES, Library
@@ -136,6 +137,7 @@ class _Answer:
                 notes = (*notes, told)
                 if first is not None:
                     unit, binds, flips = first.ask, binds_of(first, self.promise), ()
+            notes = (*notes, *spending(best[0], self.load.usual))
             notes = (*notes, *(self.surely(served[0], best[0]) if best[0] is replicas else self.narrowly(best[0], "")))
         one = self.search
         return Planned(

@@ -25,6 +25,9 @@ WIDE = ("half", "tf32")
 ROOM = 1024.0
 """Tokens of prompts that a pass of every engine on record has room for, beside as many sequences as it runs."""
 
+CLOSE = 1 - 1e-9
+"""So much less is asked of whole units, for the last digit of a sum may be wrong."""
+
 
 class Requests(Record, kw_only=True):
     """What requests take, whatever serves them."""
@@ -81,8 +84,11 @@ def _rates(card: ModelCard, weights: WeightFormat | None) -> tuple[str, ...]:
     return (*WIDE, *((multiply,) if multiply is not None else ("int8",)))
 
 
-def fewest(requests: Requests, chip: Chip, ranks: int, promise: Promise) -> float:
-    """The fewest accelerators of a kind, on units of so many, that may keep the load; infinity where none can keep the promise."""
+def fewest(requests: Requests, chip: Chip, ranks: int, promise: Promise, *, alone: bool = False, spare: int = 0) -> float:
+    """The fewest accelerators of a kind that may keep the load, beside spare parts; infinity where none can keep the promise.
+
+    They come in units of `ranks`; `alone`: in replicas, each of as many as its weights need at least.
+    """
     if chip.memory is not None and ranks * chip.memory < requests.held:
         return inf
     peak = max((rate for name, rate in chip.rates.items() if not requests.rates or name in requests.rates), default=inf)
@@ -94,5 +100,10 @@ def fewest(requests: Requests, chip: Chip, ranks: int, promise: Promise) -> floa
     )  # fmt: skip
     if any(limit is not None and least > limit for limit, least in allowed):
         return inf
-    busy = (requests.flop_of_prompt + requests.flop_of_output) / peak - requests.passes * requests.streamed / band
-    return max(requests.amount * max(busy, 0.0), 1.0)
+    busy = requests.amount * max(
+        (requests.flop_of_prompt + requests.flop_of_output) / peak - requests.passes * requests.streamed / band, 0.0
+    )
+    if not alone:
+        return float(ranks * (max(ceil(busy / ranks * CLOSE), 1) + spare))
+    replica = 1 if chip.memory is None else max(ceil(requests.held / chip.memory), 1)
+    return max(busy, replica) + spare * replica

@@ -38,6 +38,13 @@ class Loaded(Record, eq=False, kw_only=True):
     mean: float | None = None
     """Requests a second in the mean, where the user says so beside the peak."""
 
+    @property
+    def usual(self) -> float | None:
+        """Requests a second in the mean: as is said, of the trace, or of a load that is always the same."""
+        if self.mean is not None:
+            return self.mean
+        return self.rate if self.rates is None or not self.rates.size else float(self.rates.mean())
+
 
 def loaded(goal: PlanServeAsk, run: ServeAsk) -> Loaded:
     """The load that a question asks for.

@@ -12,9 +12,9 @@ from collections.abc import Hashable
 from gpuplan.errors import Problem, UsageError
 from gpuplan.estimate.result import Estimate
 from gpuplan.planner.promise import Promise
+from gpuplan.planner.same_hardware import hardware_key
 from gpuplan.planner.serve import Served, ServeSearch, ranked
 from gpuplan.planner.serve_ask import unit_ask
-from gpuplan.planner.serve_space import hardware_key
 from gpuplan.search.serving import answer_serving
 
 TOLD = (90.0, 99.0)

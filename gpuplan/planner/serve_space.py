@@ -23,8 +23,6 @@ from gpuplan.search.serving import looked_up, wanted
 from gpuplan.search.serving_judges import Judges
 from gpuplan.search.serving_space import Want, serving_space
 from gpuplan.search.space import Space
-from gpuplan.specs.target import Target
-from gpuplan.term import Term
 
 
 class Site(Record, eq=False, kw_only=True):
@@ -135,17 +133,6 @@ def site_of(key: Hashable, ask: ServeAsk, library: Library, *, alone: bool) -> S
     found = looked_up(ask, library)
     want, _ = wanted(ask, found, requested(ask, found))
     return Site(key=key, ask=ask, found=found, want=want.replaced(batch=None), alone=alone)
-
-
-def hardware_key(target: Target) -> Hashable:
-    """What tells machines apart that serve differently, whoever offers them: accelerators, links and host."""
-
-    def plain(value: Any) -> Any:
-        return float(value.value) if isinstance(value, Term) else value
-
-    levels = tuple(tuple(plain(getattr(level, name)) for name in level.field_names()) for level in target.levels)
-    host = target.per_unit if target.instance is not None or target.system is not None else 0
-    return target.accelerator.id, target.count, target.share, target.local, levels, plain(target.host_link), host
 
 
 def grouped(sites: Sequence[Site], promise: Promise) -> tuple[list[Group], dict[Hashable, GpuplanError]]:

@@ -21,6 +21,7 @@ from gpuplan.num import Apart
 from gpuplan.plan.ask import TrainAsk
 from gpuplan.plan.parallelism import Shape
 from gpuplan.plan.train import TrainPlan
+from gpuplan.planner.same_hardware import hardware_key
 from gpuplan.ranges import high_end
 from gpuplan.record import Record
 from gpuplan.search.habits import looked_up
@@ -41,6 +42,8 @@ MESH: Mapping[str, tuple[float, ...]] = {
 """The values of each axis that are looked at, of those that a machine has; where it has none of these, its smallest."""
 MANY, LONG = 4096, (8.0, 16.0)
 """Of more accelerators than this the sequences of a step are too few for their ranks: more context ranks are looked at besides."""
+DEGREES = ("tp", "pp", "cp")
+"""Degrees of which every value is looked at where none of the mesh divides a machine, such as one of 100,000."""
 CHUNKS = 1
 """Numbers of chunks of a stage beside one: the smallest that divides the layers."""
 SOME = ("selective-op", "minimal_with_context", "minimal_offloaded")
@@ -105,26 +108,43 @@ class Survey:
         """The fewest of a machine that nothing joins, of those that were asked for."""
 
     def reach(self, asks: Mapping[str, Wanted]) -> dict[str, Reach]:
-        """What each target reaches; `asks` has the question of each.
+        """What each target reaches; `asks` has the question of each, alike but for `on`.
 
-        What cannot be estimated for is kept in `refused`; where nothing joins so many of a machine, nothing joins more.
+        What cannot be estimated for is kept in `refused`; where nothing joins so many of a machine, nothing joins more. Of
+        machines that differ in nothing but who offers them, at which price, one is looked at.
         """
-        groups: dict[Hashable, list[Case]] = {}
+        same: dict[Hashable, list[str]] = {}
         for on, one in asks.items():
             try:
                 if one.machine in self.unjoined and one.count >= self.unjoined[one.machine][0]:
                     raise self.unjoined[one.machine][1]
-                case = self._case(on, one)
+                same.setdefault(self._hardware(one.ask), []).append(on)
             except GpuplanError as error:
                 self.refused[on] = error.with_traceback(None)
                 if any(problem.code == "target.no-network" for problem in error.problems):
                     self.unjoined[one.machine] = one.count, error
+        groups: dict[Hashable, list[Case]] = {}
+        for names in same.values():
+            try:
+                case = self._case(names[0], asks[names[0]].replaced(most=max(asks[on].most for on in names)))
+            except GpuplanError as error:
+                self.refused[names[0]] = error.with_traceback(None)
                 continue
             groups.setdefault(case.alike, []).append(case)
         found: dict[str, Reach] = {}
         for members in groups.values():
             found |= self._of_group(members)
+        for first, *others in same.values():
+            if first in found:
+                found |= dict.fromkeys(others, found[first])
+            elif first in self.refused:
+                self.refused |= dict.fromkeys(others, self.refused[first])
         return found
+
+    def _hardware(self, ask: TrainAsk) -> Hashable:
+        """What tells machines apart that a question is asked of; errors as of an unknown target."""
+        target = self.library.target(ask.on)
+        return hardware_key(target, hosts=ask.offload is not None), target.instance is None
 
     def _case(self, on: str, one: Wanted) -> Case:
         found, habits = looked_up(one.ask, self.library, with_price=False)
@@ -137,12 +157,18 @@ class Survey:
         return Case(on, subject, space, shape, run, None if dp is None else float(dp), one.most)
 
     def _of_group(self, members: Sequence[Case]) -> dict[str, Reach]:
-        """Machines with the same work."""
+        """Machines with the same work; those whose number no degrees of the mesh divide are looked at with every one."""
+        found = self._with(members, every=False)
+        odd = [one for one in members if one.on not in found and one.on not in self.refused]
+        return found | self._with(odd, every=True) if odd else found
+
+    def _with(self, members: Sequence[Case], *, every: bool) -> dict[str, Reach]:
+        """Machines with the same work, and the degrees of the mesh or every one that they have."""
         cases, works, found = cases_of(members[0].space), Works(), dict[str, Reach]()
-        todo = [tuple(members)]
+        todo = [(one,) for one in members] if every else [tuple(members)]
         while todo:
             here = todo.pop()
-            axes = axes_of(here)
+            axes = axes_of(here, every=every)
             most = max(TOGETHER // prod(len(values) for values in axes.values()), 1)
             if len(here) > most:
                 todo += [here[start : start + most] for start in range(0, len(here), most)]
@@ -302,14 +328,14 @@ def sight(subject: Subject, plan: TrainPlan, run: Run, works: Works) -> Sight:
     return Sight(inf if wall is None else wall.value, memory.value, high_end(memory), capacity)
 
 
-def axes_of(members: Sequence[Case]) -> dict[str, tuple[float, ...]]:
-    """The axes of the mesh that some machines are looked at with."""
+def axes_of(members: Sequence[Case], *, every: bool = False) -> dict[str, tuple[float, ...]]:
+    """The axes of the mesh that some machines are looked at with; `every`: all degrees of DEGREES that they have."""
     made: dict[str, tuple[float, ...]] = {}
     large = any(one.subject.hw.count > MANY for one in members)
     for name in members[0].space.axes:
-        every = sorted({value for one in members for value in one.space.axes[name]})
-        wanted = (*MESH.get(name, ()), *(LONG if large and name == "cp" else ()))
-        made[name] = tuple(one for one in every if one in wanted) or tuple(every[:1])
+        known = sorted({value for one in members for value in one.space.axes[name]})
+        wanted = (*MESH.get(name, ()), *(LONG if large and name == "cp" else ()), *(known if every and name in DEGREES else ()))
+        made[name] = tuple(one for one in known if one in wanted) or tuple(known[:1])
     depth = members[0].shape.layers
     even = [one for one in sorted({value for one in members for value in one.space.axes["vpp"]}) if depth % one == 0]
     made["vpp"] = tuple(_doubled(even))[: CHUNKS + 1] or tuple(members[0].space.axes["vpp"][:1])

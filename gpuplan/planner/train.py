@@ -19,12 +19,14 @@ from gpuplan.planner.flips import flips_of
 from gpuplan.planner.prospects import Search
 from gpuplan.planner.refusals import refusals
 from gpuplan.planner.relax import relaxed
+from gpuplan.planner.spending import spending
 from gpuplan.planner.survey import Survey
 from gpuplan.planner.where import Places, places
 from gpuplan.planner.why import binds_of, said_to_beat
 from gpuplan.search.library import Library
 from gpuplan.search.sample_supply import samples_seen
 from gpuplan.search.usual import of_adapters
+from gpuplan.specs.target import is_counted
 from gpuplan.specs.usual_training import UsualTraining
 from gpuplan.units import human
 
@@ -76,7 +78,7 @@ def plan_finetune(goal: PlanFinetuneAsk, run: TrainAsk, library: Library) -> Pla
 
 def _planned(goal: PlanTrainAsk, run: TrainAsk, library: Library, card: ModelCard, notes: tuple[Note, ...]) -> Planned:
     """The answer to a goal about a run of which the length is known."""
-    goal, found, more = _places(goal, run, library)
+    goal, found, more = placed_or_fastest(goal, run, library)
     survey, tokens = Survey(library), tokens_of(run)
 
     def searched(asked: PlanTrainAsk) -> Search:
@@ -102,6 +104,8 @@ def _planned(goal: PlanTrainAsk, run: TrainAsk, library: Library, card: ModelCar
         from gpuplan.planner.spares import spares
 
         more = (*more, *spares((best or nearest)[0], goal.repair, library))
+    if best or nearest:
+        more = (*more, *spending((best or nearest)[0]))
     return Planned(
         model=run.model, least=search.least, limits=search.limits, best=said_to_beat(best, search.least),
         binds=binds_of(best[0], search.limits) if best else "", looked=search.looked,
@@ -111,21 +115,45 @@ def _planned(goal: PlanTrainAsk, run: TrainAsk, library: Library, card: ModelCar
     )  # fmt: skip
 
 
-def _places(goal: PlanTrainAsk, run: TrainAsk, library: Library) -> tuple[PlanTrainAsk, Places, tuple[Note, ...]]:
-    """Where to look; where nobody asks for money and no price is on record, what takes least time.
+def placed_or_fastest(goal: PlanTrainAsk, run: TrainAsk, library: Library) -> tuple[PlanTrainAsk, Places, tuple[Note, ...]]:
+    """Where to look; where nobody asks for money and no price is on record, what takes least time, or the fewest that fine-tune.
+
+    A machine that is named with its count is one that somebody has: how long it takes is what is asked.
 
     Raises:
         UnknownError: a price is needed and none is on record.
     """
     needed = goal.budget is not None or goal.minimize == "cost" or bool(goal.front) or run.asks_for_price()
+    if not needed and goal.minimize is None and goal.on is not None:
+        found = places(goal, run, library, priced=False, training=True)
+        given = all(one.fixed and one.kind == "own" for one in found.machines)
+        if given and (len(found.machines) == 1 or any(one.price is None for one in found.machines)):
+            text = "a machine named with its count is taken as yours: how long it takes counts, and its cost is that of renting it"
+            told = Note("plan.own", text, "--minimize cost looks for the cheapest, --price says what yours costs")
+            return goal.replaced(minimize="time"), found, (told,)
     try:
-        return goal, places(goal, run, library, priced=goal.least == "cost" or needed, training=True), ()
+        found = places(goal, run, library, priced=goal.least == "cost" or needed, training=True)
+        return goal, found, _offers_alone(goal, run, found)
     except UnknownError as error:
         if needed or goal.minimize is not None or error.problems[0].code != "plan.no-price":
             raise
-        told = Note("plan.fastest", f"{error.problems[0].message}: what takes least time is best", "give a price with --price")
-        goal = goal.replaced(minimize="time")
+        fewest = isinstance(goal, PlanFinetuneAsk)
+        what = "the fewest that do it are best" if fewest else "what takes least time is best"
+        hint = "give a price with --price, or say how many you have: `--on 2x…`" if fewest else "give a price with --price"
+        told = Note("plan.fastest", f"{error.problems[0].message}: {what}", hint)
+        goal = goal.replaced(minimize="gpus" if fewest else "time")
         return goal, places(goal, run, library, priced=False, training=True), (told,)
+
+
+def _offers_alone(goal: PlanTrainAsk, run: TrainAsk, found: Places) -> tuple[Note, ...]:
+    """What to say to somebody who may have the accelerator that is named without a count: offers alone are compared."""
+    names = [one.strip() for one in (goal.on or "").split(",") if one.strip()]
+    bare = next((one for one in names if ":" not in one and "@" not in one and not is_counted(one)), None)
+    if not isinstance(goal, PlanFinetuneAsk) or bare is None or run.price is not None:
+        return ()
+    if any(one.kind == "own" for one in found.machines):
+        return ()
+    return (Note("plan.offers", f"what is rented is compared; if you have {bare}, say how many: `--on 1x{bare}`"),)
 
 
 def tokens_of(run: TrainAsk) -> float:

@@ -13,15 +13,19 @@ from gpuplan.browse.listing import LISTINGS, rows_of
 from gpuplan.browse.partial_read import Cell
 from gpuplan.browse.query import Column, Condition, column_of, select, where
 from gpuplan.errors import Note, Problem, UnknownError, UsageError, did_you_mean
+from gpuplan.plan.ask import TrainAsk
 from gpuplan.plan.ask_goal import Where
+from gpuplan.plan.ask_money import Spending
 from gpuplan.plan.common import Common
+from gpuplan.plan.words import Task
 from gpuplan.record import Record
 from gpuplan.search.library import Library
 from gpuplan.search.price import said, terms_of
 from gpuplan.specs.dates import first_day
 from gpuplan.specs.offers import Terms, newest, price_lists
 from gpuplan.specs.price import Offer
-from gpuplan.specs.target import Target, is_counted
+from gpuplan.specs.target import Target, counted, is_counted
+from gpuplan.units import human
 
 MOST = 4096
 """Accelerators that are looked at unless the question says otherwise."""
@@ -186,8 +190,9 @@ def _check(ask: Where, run: Common) -> None:
         raise UsageError(Problem("plan.where", what, "name instances of the cloud, such as `--on aws:p5.48xlarge`"))
     if ask.count is not None and ask.max_count is not None and ask.count > ask.max_count:
         raise UsageError(Problem("plan.count", f"--count {ask.count} is more than --max-count {ask.max_count}", "leave one out"))
-    if run.price is not None and (ask.on is None or "," in ask.on):
-        raise UsageError(Problem("plan.price", "--price is that of one machine", "name it with --on"))
+    for flag in ("price", "own"):
+        if getattr(run, flag, None) is not None and (ask.on is None or "," in ask.on):
+            raise UsageError(Problem("plan.price", f"--{flag} is that of one machine", "name it with --on"))
 
 
 def _chips(ask: Where, library: Library) -> tuple[dict[str, Chip], tuple[Note, ...]]:
@@ -320,15 +325,16 @@ def _named(
     slice_of = target.instance is None and target.count > 1 and target.system is not None and bool(target.system.slices)
     fixed = is_counted(name) or "@" in name or slice_of
     bare = target.count == 1 and target.instance is None and not fixed
-    if target.instance is not None and not fixed and run.price is None:
+    told = run.price is not None or getattr(run, "own", None) is not None
+    if target.instance is not None and not fixed and not told:
         clouds = frozenset({target.instance.provider})
         yield from _instances(clouds, run, library, chips, old, target.instance.qualified_name)
         return
     offered = list(_instances(_all_clouds(library), run, library, chips, old, target.accelerator.id)) if bare else []
-    if bare and run.price is None:
+    if bare and not told:
         yield from (one for one in offered if one.price is not None)
-    if not bare or run.price is not None or not priced or not any(one.price is not None for one in offered):
-        price, said_of = _own_price(name, run, target, library, old) if fixed or run.price is not None else (None, "")
+    if not bare or told or not priced or not any(one.price is not None for one in offered):
+        price, said_of = _own_price(name, run, target, library, old) if fixed or told else (None, "")
         yield Machine(name, target.accelerator.id, target.count, chip, price, said_of, "own", fixed)
 
 
@@ -338,13 +344,40 @@ def _all_clouds(library: Library) -> frozenset[str]:
 
 def _own_price(name: str, run: Common, target: Target, library: Library, old: list[str]) -> tuple[float | None, str]:
     """What one accelerator of a machine costs that the user counts or prices."""
+    if isinstance(run, Spending) and run.own is not None:
+        return _owned(name, run, target, library)
     try:
         price, notes = library.price(run.replaced(on=name), target)
     except UnknownError as error:
         old += [name] if error.problems[0].code in ("price.too-old", "price.undated") else []
         return None, ""
-    words = next((note.text.removeprefix("price: ") for note in notes if note.code in ("price.used", "price.street")), "")
-    return (None if price is None else float(price.value)), words or ("your price" if run.price is not None else "")
+    each = None if price is None else float(price.value)
+    if run.price is not None and each is not None:
+        parts = f", {human(each, 'USD/s')} for each of {target.per_unit} accelerators" if target.per_unit > 1 else ""
+        return each, f"your price, {human(run.price, 'USD/s')} for one {_unit(name)}{parts}"
+    return each, next((note.text.removeprefix("price: ") for note in notes if note.code in ("price.used", "price.street")), "")
+
+
+def _owned(name: str, run: Common, target: Target, library: Library) -> tuple[float | None, str]:
+    """What a second in use of one accelerator of a bought machine costs."""
+    task: Task = "train" if isinstance(run, TrainAsk) else "serve"
+    price = library.look_up(run.replaced(on=name), task).subject.price
+    paid = float(getattr(run, "own", None) or 0.0)
+    what = (
+        f"bought, {human(paid, 'USD')} for one {_unit(name)}: its depreciation and what it takes"
+        if paid
+        else "paid already: what it takes"
+    )
+    return (None if price is None else float(price.value)), f"{what} to run, for each accelerator while it works"
+
+
+def _unit(name: str) -> str:
+    """What `--on` counts in a name.
+
+    >>> _unit("8xdgx-h100"), _unit("rtx-3090")
+    ('dgx-h100', 'rtx-3090')
+    """
+    return counted(name)[1]
 
 
 def _no_price(found: Sequence[Machine], run: Common, old: Sequence[str]) -> UnknownError:

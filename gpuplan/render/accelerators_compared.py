@@ -26,6 +26,9 @@ _POWER = {
     "half_flop_per_joule": ("bf16 for a watt", "FLOP/s"), "eight_bit_flop_per_joule": ("fp8 for a watt", "FLOP/s"),
     "memory_bytes_per_watt": ("memory for a watt", "B"), "bandwidth_bytes_per_joule": ("bandwidth for a watt", "B/s"),
 }  # fmt: skip
+_UNIT = "figures are for one"
+_OF, _READ = "  of", "  read"
+"""Whose price it is, and as of when: too wide for a column on a terminal, where a line below says it."""
 BEST = " ◂"
 """Marks the best of a row."""
 _NOTE = (
@@ -37,9 +40,14 @@ _KEY = f"{BEST.strip()} best of the row; {_NOTE}"
 
 def accelerators_text(specs: Sequence[Accelerator], worths: Sequence[ValueFigures], look: Look) -> str:
     """Everything under the names of the accelerators, in as many blocks as the width needs."""
-    rows = [(head, [_padded(cell) for cell in cells]) for head, cells in _rows(specs, worths)]
+    told = [
+        (head, cells) for head, cells in _rows(specs, worths) if head not in (_OF, _READ) and (head != _UNIT or len({*cells}) > 1)
+    ]
+    rows = [(head, [_padded(cell) for cell in cells]) for head, cells in told]
     names = [_padded(spec.id) for spec in specs]
-    notes = "\n".join(look.dim(line) for line in wrap(_KEY, look.width, "  "))
+    rents = [f"{spec.id} {one.rent.instance}, {one.rent.date}" for spec, one in zip(specs, worths, strict=True) if one.rent]
+    texts = [_KEY, *([f"prices are of {'; '.join(rents)}"] if rents else [])]
+    notes = "\n".join(look.dim(line) for text in texts for line in wrap(text, look.width, "  "))
     return f"{side_by_side_text(names, rows, look)}\n{notes}\n"
 
 
@@ -82,7 +90,7 @@ def accelerators_markdown(specs: Sequence[Accelerator], worths: Sequence[ValueFi
 
 def _rows(specs: Sequence[Accelerator], worths: Sequence[ValueFigures]) -> Iterator[tuple[str, list[str]]]:
     yield "made by", [spec.vendor for spec in specs]
-    yield "figures are for one", [spec.unit for spec in specs]
+    yield _UNIT, [spec.unit for spec in specs]
     yield "since", [spec.released for spec in specs]
     for head, cells in chips_table(specs):
         blank = NONE if head.partition(",")[0] in (*RATE_NAMES, "scale-up", "PCIe") or head == "scale-up domain" else UNKNOWN
@@ -91,8 +99,8 @@ def _rows(specs: Sequence[Accelerator], worths: Sequence[ValueFigures]) -> Itera
     rents = [one.rent for one in worths]
     yield "price", [human(rent.usd_per_s, "USD/s") if rent is not None else UNKNOWN for rent in rents]
     if any(rent is not None for rent in rents):
-        yield "  of", [rent.instance if rent is not None else "" for rent in rents]
-        yield "  read", [rent.date if rent is not None else "" for rent in rents]
+        yield _OF, [rent.instance if rent is not None else "" for rent in rents]
+        yield _READ, [rent.date if rent is not None else "" for rent in rents]
         for key, head in _PRICES.items():
             yield head, list(_cheapest([one.figures[key] for one in worths], worths))
     for key, (head, unit) in _POWER.items():

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from textwrap import wrap
 from typing import Any
+
+from gpuplan.render.text import Look, wrap
 
 HEAD = ("rows", "miss", "median", "mean", "p90", "bias", "range", "informed")
 NAMES = {
@@ -19,34 +20,36 @@ NAMES = {
 }
 MOST_REASONS = 12
 """Reasons of fewer rows are added up."""
-WIDTH = 80
+_LEAST = 8
+"""So many columns a name has at least beside its figures."""
 
 
-def table(made: Mapping[str, Any], *, worst: int, markdown: bool) -> str:
-    """The report as text of at most 80 columns, or as Markdown."""
+def table(made: Mapping[str, Any], *, worst: int, markdown: bool, look: Look = Look()) -> str:  # noqa: B008
+    """The report as text that the width holds, or as Markdown."""
+    width = look.width
     blocks = [
         block
         for metric in NAMES
         if made["metrics"][metric]["rows"]
-        for block in (_metric(made, metric, markdown=markdown), _worst(made, metric, worst, markdown=markdown))
+        for block in (_metric(made, metric, width, markdown=markdown), _worst(made, metric, worst, width, markdown=markdown))
         if block
     ]
-    blocks.append(_legend())
+    blocks.append(_legend(width))
     blocks.append(_fits(made["metrics"]["fits"]))
-    blocks.append(_stood_in(made["stood_in"]))
-    blocks.append(_skipped(made["skipped"]))
+    blocks.append(_stood_in(made["stood_in"], width))
+    blocks.append(_skipped(made["skipped"], width))
     return "\n\n".join(block for block in blocks if block) + "\n"
 
 
-def _legend() -> str:
+def _legend(width: int) -> str:
     said = (
         "rows are asked as one types them who has their pages; `informed`: median and mean error with what else is known of them; "
         "`range`: how often it held. Rows of `miss` have no estimate: in median, p90 and range they are worse than any that has one"
     )
-    return "\n".join(wrap(said, WIDTH, subsequent_indent="  ", break_on_hyphens=False))
+    return "\n".join(wrap(said, width, "", "  "))
 
 
-def _metric(made: Mapping[str, Any], metric: str, *, markdown: bool) -> str:
+def _metric(made: Mapping[str, Any], metric: str, width: int, *, markdown: bool) -> str:
     known = {group["key"]: group[metric] for group in made["informed"]["groups"]}
     lines = [(group["key"], group[metric], known.get(group["key"])) for group in made["groups"] if _says(group[metric])]
     whole, informed = made["metrics"][metric], made["informed"]["metrics"][metric]
@@ -59,7 +62,7 @@ def _metric(made: Mapping[str, Any], metric: str, *, markdown: bool) -> str:
     if markdown:
         rule = ["---", *["---:"] * len(HEAD)]
         return f"**{title}**\n\n" + "\n".join("| " + " | ".join(row) + " |" for row in (cells[0], rule, *cells[1:]))
-    return title + "\n" + _aligned(cells)
+    return "\n".join([*wrap(title, width), *_aligned(cells, width)])
 
 
 def _says(got: Mapping[str, Any]) -> bool:
@@ -74,28 +77,32 @@ def _figures(got: Mapping[str, Any], better: Mapping[str, Any] | None) -> list[s
     ]  # fmt: skip
 
 
-def _aligned(cells: Sequence[Sequence[str]]) -> str:
-    """The columns side by side; a name that they leave no room for has a line of its own."""
-    widths = [max(len(row[at]) for row in cells) for at in range(len(cells[0]))]
-    room = max(WIDTH - sum(width + 2 for width in widths[1:]), 8)
+def _aligned(cells: Sequence[Sequence[str]], width: int) -> list[str]:
+    """The columns side by side; a name that they leave no room for has a line of its own, a column one that says so."""
+    sizes = [max(len(row[at]) for row in cells) for at in range(len(cells[0]))]
+    keep = len(sizes)
+    while keep > 2 and sum(size + 2 for size in sizes[1:keep]) > width - _LEAST:
+        keep -= 1
+    room = max(width - sum(size + 2 for size in sizes[1:keep]), _LEAST)
     first = max((len(row[0]) for row in cells if len(row[0]) <= room), default=0)
     lines: list[str] = []
     for row in cells:
         if len(row[0]) > room:
-            lines.append(row[0])
+            lines += wrap(row[0], width)
         name = row[0] if len(row[0]) <= room else ""
-        figures = (cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True))
+        figures = (cell.rjust(size) for cell, size in zip(row[1:keep], sizes[1:keep], strict=True))
         lines.append("  ".join([name.ljust(first), *figures]).rstrip())
-    return "\n".join(lines)
+    hidden = ", ".join(cells[0][keep:])
+    return [*lines, *(wrap(f"no room for {hidden}: --json and --md have them", width) if hidden else ())]
 
 
-def _worst(made: Mapping[str, Any], metric: str, count: int, *, markdown: bool) -> str:
+def _worst(made: Mapping[str, Any], metric: str, count: int, width: int, *, markdown: bool) -> str:
     rows = [row for row in made["rows"] if row["metric"] == metric]
     if not count or markdown:
         return ""
     rows.sort(key=lambda row: -abs(row["expected"] / row["measured"] - 1))
-    lines = [f"  {row['expected'] / row['measured'] - 1:+8.0%}  {row['id'][:64]}" for row in rows[:count]]
-    return "worst rows\n" + "\n".join(lines)
+    lines = [wrap(row["id"], width, f"  {row['expected'] / row['measured'] - 1:+8.0%}  ") for row in rows[:count]]
+    return "\n".join(["worst rows", *(line for one in lines for line in one)])
 
 
 def _fits(fits: Mapping[str, Any]) -> str:
@@ -107,24 +114,21 @@ def _fits(fits: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _stood_in(rows: Sequence[Mapping[str, str]]) -> str:
+def _stood_in(rows: Sequence[Mapping[str, str]], width: int) -> str:
     """Whose profile answered for frameworks that have none."""
     if not rows:
         return ""
     counted = Counter((one["framework"], one["asked_as"]) for one in rows).most_common()
-    said = "frameworks without a profile of their own are asked as another's, in wider ranges: "
+    said = "frameworks without a profile of their own are asked as another's: "
     said += ", ".join(f"{framework} as {engine} ({count})" for (framework, engine), count in counted)
-    return "\n".join(wrap(said, WIDTH, subsequent_indent="  ", break_on_hyphens=False))
+    return "\n".join(wrap(said, width, "", "  "))
 
 
-def _skipped(skipped: Sequence[Mapping[str, str]]) -> str:
+def _skipped(skipped: Sequence[Mapping[str, str]], width: int) -> str:
     if not skipped:
         return ""
     counted = Counter(one["reason"] for one in skipped).most_common()
-    lines = [
-        wrap(reason, WIDTH, initial_indent=f"{count:5d}  ", subsequent_indent=" " * 7, break_on_hyphens=False)
-        for reason, count in counted[:MOST_REASONS]
-    ]
+    lines = [wrap(reason, width, f"{count:5d}  ") for reason, count in counted[:MOST_REASONS]]
     rest = sum(count for _, count in counted[MOST_REASONS:])
     if rest:
         lines.append([f"{rest:5d}  for {len(counted) - MOST_REASONS} other reasons (--json lists them)"])

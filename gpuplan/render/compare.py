@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from typing import NamedTuple
 
 from gpuplan.estimate.result import Estimate
 from gpuplan.estimate.slower import Behind, Dearer, Input
@@ -10,28 +11,39 @@ from gpuplan.estimate.standing import Standing
 from gpuplan.estimate.winner import CHEAPEST, FASTEST, ROOMIEST, price_of, winners
 from gpuplan.render.markdown import grid
 from gpuplan.render.narrow import narrow
-from gpuplan.render.text import ASSUMED, Look, columns, known, label, shown, span, wrap
+from gpuplan.render.text import ASSUMED, Look, amount, columns, known, label, shown, span, wrap
+from gpuplan.render.words import input_name, part_of_phase
 
 COLUMNS_AT_MOST = 3
 """So many answers stand in columns of their own, with all figures; more have a row each."""
-_REASONS = 5
-"""So many parts are told of each answer; JSON has them all."""
-_INPUTS = 3
 _SMALLEST = 0.005
 """A smaller difference is none."""
 _TELLING = 0.02
 """An input that moves the answer by less is not told."""
-_TOLD = 10
-"""Of so many answers it is told why they are behind; JSON has all."""
-_NO_PRICE = "no price"
-_NONE = "–"
+_FAR_APART = 1000.0
+"""Values of a row so many times apart are shown each in its own unit."""
+NO_PRICE, NONE = "no price", "–"
+"""What stands in an empty cell; `empty_cells` says why."""
+
+
+class Telling(NamedTuple):
+    """Of how many answers it is told why they are behind, and of each how many parts and inputs; JSON has them all."""
+
+    answers: int = 10
+    parts: int = 5
+    inputs: int = 3
+    against: bool = True
+    """Whether each says which answer it is behind."""
+
+
+ALL_TOLD = Telling()
 
 
 def comparison(order: Sequence[Standing], look: Look) -> str:
     """Who is best, the answers in columns (many: in rows), why each is behind the first, and why a cell is empty."""
     made = [one for one in order if one.answer is not None]
     blocks = [
-        "\n".join(look.bold(part) for line in winner_lines(order) for part in wrap(line, look.width, "", "  ")),
+        "\n".join(look.bold(part) for line in best_lines(order) for part in wrap(line, look.width, "", "  ")),
         _in_columns(made, look) if len(made) <= COLUMNS_AT_MOST else _in_rows(made, look),
     ]
     told = prices(made) if len(made) > COLUMNS_AT_MOST else []
@@ -69,32 +81,42 @@ def winner_lines(order: Sequence[Standing]) -> list[str]:
     return lines
 
 
-def reasons(order: Sequence[Standing]) -> list[str]:
+def best_lines(order: Sequence[Standing]) -> list[str]:
+    """Who is best; where fewer than two can be told apart, who fits at all."""
+    fit = [one.name for one in order if one.fits]
+    alone = "none fits" if not fit else f"only {fit[0]} fits" if len(fit) == 1 else f"{len(fit)} fit, {fit[0]} first"
+    return winner_lines(order) or [alone if any(one.answer is not None for one in order) else "no answer"]
+
+
+def reasons(order: Sequence[Standing], telling: Telling = ALL_TOLD) -> list[str]:
     """Why each answer is behind the first, and why it is dearer than the cheapest; those that are as good are left out."""
     lines = []
     behind = [one for one in order if one.answer is not None and (one.behind is not None or one.dearer is not None)]
-    for one in behind[:_TOLD]:
-        said = [*_behind(one.behind), *_dearer(one.dearer)]
+    for one in behind[: telling.answers]:
+        said = [*_behind(one.behind, telling), *_dearer(one.dearer)]
         if not one.fits and one.answer is not None:
             said.insert(0, one.answer.verdict.headline)
         if said:
             lines.append(f"{one.name}: {'; '.join(said)}")
-    if len(behind) > _TOLD:
-        lines.append(f"and {len(behind) - _TOLD} more (`--json` has them all)")
+    if len(behind) > telling.answers:
+        lines.append(f"and {len(behind) - telling.answers} more{' (`--json` has them all)' if telling.against else ''}")
     return lines
 
 
-def empty_cells(made: Sequence[Standing]) -> list[str]:
-    """Why some answers do not have a figure that others have: each reason once, with whom it is about."""
+def empty_cells(made: Sequence[Standing], shown_keys: Collection[str] | None = None) -> list[str]:
+    """Why some answers do not have a figure that others have: each reason once, with whom it is about.
+
+    `shown_keys` are the figures that are told, where not all are.
+    """
     found: dict[str, list[str]] = {}
     for one in made:
         for note in one.answer.notes if one.answer is not None else ():
             if note.code == "price.unknown" and any(_priced(other) for other in made):
                 found.setdefault(f"{note.text}; {note.hint}", []).append(one.name)
-    lines = [f"{_NO_PRICE} ({', '.join(names)}): {text}" for text, names in found.items()]
-    keys = [{*one.answer.figures} for one in made if one.answer is not None]
-    if keys and any(key not in mine and not _is_money(key) for mine in keys for key in set().union(*keys)):
-        lines.append(f"{_NONE}: a figure that the plan or engine of that answer does not have")
+    lines = [f"{NO_PRICE} ({', '.join(names)}): {text}" for text, names in found.items()]
+    keys = [{*one.answer.figures} & {*(shown_keys or one.answer.figures)} for one in made if one.answer is not None]
+    if keys and any(key not in mine and not is_money(key) for mine in keys for key in set().union(*keys)):
+        lines.append(f"{NONE}: a figure that the plan or engine of that answer does not have")
     return lines
 
 
@@ -107,11 +129,11 @@ def no_answers(order: Sequence[Standing]) -> list[str]:
     return lines
 
 
-def _behind(one: Behind | None) -> list[str]:
+def _behind(one: Behind | None, telling: Telling) -> list[str]:
     if one is None:
         return []
-    told = [part for part in one.parts if part.share * (one.times - 1) > 0][:_REASONS]
-    parts = "; ".join(f"{label(part.name.replace('.', '_'))} {_signed(part.share)}" for part in told)
+    told = [part for part in one.parts if part.share * (one.times - 1) > 0][: telling.parts]
+    parts = "; ".join(f"{part_of_phase(part.name)} {_signed(part.share)}" for part in told)
     if one.figure in ROOMIEST:
         said = [_instead(put) for put in one.inputs]
         if abs(one.times - 1) >= _SMALLEST:
@@ -120,16 +142,18 @@ def _behind(one: Behind | None) -> list[str]:
     if abs(one.times - 1) < _SMALLEST:
         return []
     what = "sample" if "samples" in one.figure else "token"
-    said = [f"{_signed(one.times - 1)} time for a {what} against {one.best}: {parts}"] if parts else []
-    alone = [put for put in one.inputs if (put.times - 1) * (one.times - 1) > 0 and abs(put.times - 1) >= _TELLING][:_INPUTS]
+    against = f" against {one.best}" if telling.against else ""
+    said = [f"{_signed(one.times - 1)} time for a {what}{against}: {parts}"] if parts else []
+    alone = [put for put in one.inputs if (put.times - 1) * (one.times - 1) > 0 and abs(put.times - 1) >= _TELLING][
+        : telling.inputs
+    ]
     if alone:
         said.append("inputs: " + ", ".join(f"{_instead(put)} (alone {put.times:.3g} times as fast)" for put in alone))
     return said
 
 
 def _instead(put: Input) -> str:
-    name = put.name if "." in put.name else label(put.name)
-    return f"{name} {shown(put.name, put.own, put.unit)}, not {shown(put.name, put.best, put.unit)}"
+    return f"{input_name(put.name)} {shown(put.name, put.own, put.unit)}, not {shown(put.name, put.best, put.unit)}"
 
 
 def _dearer(one: Dearer | None) -> list[str]:
@@ -177,10 +201,11 @@ def price_rows(answer: Estimate) -> list[tuple[str, str]]:
 
 
 def _priced(one: Standing) -> bool:
-    return one.answer is not None and any(_is_money(key) for key in one.answer.figures)
+    return one.answer is not None and any(is_money(key) for key in one.answer.figures)
 
 
-def _is_money(key: str) -> bool:
+def is_money(key: str) -> bool:
+    """Whether a figure is one that a price is needed for."""
     return "usd" in key
 
 
@@ -211,54 +236,82 @@ def _in_rows(made: Sequence[Standing], look: Look) -> str:
     wanted += [key for key in first.figures if key not in wanted]
     fixed = [("", [one.name for one in made]), ("verdict", [one.answer.verdict.words for one in made if one.answer])]
     if speed is not None:
-        fixed.append(("times", [_times(one) for one in made]))
-    told = [(label(key), [_value(one.answer, key) for one in made if one.answer]) for key in wanted]
+        fixed.append(("relative speed", [times_of(one) for one in made]))
+    told = [(label(key), values_of([one.answer for one in made if one.answer], key)) for key in wanted]
     heads, rows, left_out = narrow(fixed, told, look)
     said = f"{left_out} more figures with --csv and --json, or beside each other for {COLUMNS_AT_MOST} answers"
     return "\n".join([*map(look.bold, heads), *rows, *(wrap(said, look.width, "  ") if left_out else ())])
 
 
-def _times(one: Standing) -> str:
+def times_of(one: Standing) -> str:
     """How much of the speed of the best an answer has."""
     if one.behind is None or not one.behind.times or one.behind.figure not in FASTEST:
-        return "1" if one.behind is None else _NONE
+        return "1" if one.behind is None else NONE
     return f"{1 / one.behind.times:.3g}"
 
 
 def _rows(made: Sequence[Standing]) -> Iterator[tuple[str, list[str]]]:
     answers = [one.answer for one in made if one.answer is not None]
     yield "verdict", [answer.verdict.words for answer in answers]
-    times = [_times(one) for one in made]
+    times = [times_of(one) for one in made]
     if any(one.behind is not None and one.behind.figure in FASTEST for one in made):
-        yield "speed against the first", times
+        yield "relative speed", times
     for key in dict.fromkeys(key for answer in answers for key in answer.figures):
-        yield label(key), [_value(answer, key) for answer in answers]
-        ends = [_ends(answer, key) for answer in answers]
+        yield label(key), values_of(answers, key)
+        ends = ranges_of(answers, key)
         if any(ends):
-            yield "", ends
+            yield "", [f"({end})" if end else "" for end in ends]
     told = [dict(price_rows(answer)) for answer in answers]
     for head in dict.fromkeys(head for rows in told for head in rows):
-        yield head, [rows.get(head, _NO_PRICE if not rows else _NONE) for rows in told]
+        yield head, [rows.get(head, NO_PRICE if not rows else NONE) for rows in told]
+    yield from ((head, said) for _, head, said in differing(made))
+
+
+def differing(made: Sequence[Standing], heads: Collection[str] = ()) -> Iterator[tuple[str, str, list[str]]]:
+    """What the questions, with all that was chosen, do not have in common: its key, its name, and how each answer has it.
+
+    The keys of `heads` are left out: they name the answers.
+    """
+    answers = [one.answer for one in made if one.answer is not None]
     for name in dict.fromkeys(name for answer in answers for name in answer.question):
-        said = [answer.question.get(name, _NONE) for answer in answers]
-        if name != "on" and len(set(said)) > 1:
-            yield label(name), said
+        said = [answer.question.get(name, NONE) for answer in answers]
+        if name != "on" and name not in heads and len(set(said)) > 1:
+            yield name, label(name), said
 
 
 def _empty(estimate: Estimate, key: str) -> str:
-    return _NO_PRICE if _is_money(key) and any(note.code == "price.unknown" for note in estimate.notes) else _NONE
+    return NO_PRICE if is_money(key) and any(note.code == "price.unknown" for note in estimate.notes) else NONE
 
 
-def _value(estimate: Estimate, key: str) -> str:
-    term = estimate.figures.get(key)
-    return _empty(estimate, key) if term is None else f"{shown(key, float(term.value), term.unit)}{'' if known(term) else ASSUMED}"
+def values_of(answers: Sequence[Estimate], key: str) -> list[str]:
+    """A figure of each answer, in one unit."""
+    like = _like(answers, key)
+    made = []
+    for one in answers:
+        term = one.figures.get(key)
+        if term is None:
+            made.append(_empty(one, key))
+        else:
+            made.append(f"{' '.join(amount(key, float(term.value), term.unit, like=like)).strip()}{'' if known(term) else ASSUMED}")
+    return made
 
 
-def _ends(estimate: Estimate, key: str) -> str:
-    if key not in estimate.figures:
-        return ""
-    (low, high), term = estimate.ranges[key], estimate.figures[key]
-    return f"({' – '.join(span(key, (low, high), term.unit, float(term.value)))})" if low != high else ""
+def ranges_of(answers: Sequence[Estimate], key: str) -> list[str]:
+    """The range of a figure of each answer, in the same unit; "" where there is none."""
+    like = _like(answers, key)
+    made = []
+    for one in answers:
+        term, (low, high) = one.figures.get(key), one.ranges.get(key, (0.0, 0.0))
+        said = term is not None and low != high
+        made.append(" – ".join(span(key, (low, high), term.unit, like or float(term.value))) if said and term is not None else "")
+    return made
+
+
+def _like(answers: Sequence[Estimate], key: str) -> float | None:
+    """The value in whose unit all of a row are shown: the smallest, unless they are too far apart; None: each in its own."""
+    found = [abs(float(one.figures[key].value)) for one in answers if key in one.figures]
+    sizes = [one for one in found if one]
+    return min(sizes) if sizes and max(sizes) < _FAR_APART * min(sizes) else None
 
 
 def _grid(names: Sequence[str], rows: Sequence[tuple[str, list[str]]], look: Look, *, bold_first: bool = False) -> list[str]:

@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gpuplan.estimate.standing import Standing
-from gpuplan.render.compare import COLUMNS_AT_MOST, empty_cells, no_answers, price_rows, reasons, winner_lines
+from gpuplan.render.compare import best_lines, empty_cells, no_answers, price_rows, reasons
 from gpuplan.render.plain import figure_lines
 from gpuplan.render.screen import main_figures
 from gpuplan.render.spoken import lines, one_line, to
 
 
-def comparison_plain(order: Sequence[Standing]) -> str:
-    """Who is best, each answer's figures (of many answers, those that matter most), and why it is behind the first."""
+def comparison_plain(order: Sequence[Standing], *, full: bool = False) -> str:
+    """Who is best, the figures of each answer that matter most, or all of them, and why it is behind the first."""
     made = [one for one in order if one.answer is not None]
-    said = [f"answer: {text}" for text in _best(order)]
+    said = [f"answer: {text}" for text in best_lines(order)]
     for one in made:
         if one.answer is None:
             continue
         said.append(f"{one.name}: {one.answer.verdict.words}")
-        figures = one.answer.figures if len(made) <= COLUMNS_AT_MOST else main_figures(one.answer)
+        figures = one.answer.figures if full else main_figures(one.answer)
         said += [f"{one.name}, {text}" for text in figure_lines(one.answer, figures)]
         said += [f"{one.name}, {head}: {text}" for head, text in price_rows(one.answer)]
     said += [f"why: {text}" for text in reasons(order)]
@@ -29,15 +29,8 @@ def comparison_plain(order: Sequence[Standing]) -> str:
 
 def comparison_brief(order: Sequence[Standing]) -> str:
     """Who is best in what, and how many do not fit or have no answer."""
-    first, *rest = _best(order)
+    first, *rest = best_lines(order)
     unfit = sum(one.answer is not None and not one.fits for one in order)
     missing = sum(one.answer is None for one in order)
     told = [f"{count} of {len(order)} {what}" for count, what in ((unfit, "do not fit"), (missing, "without an answer")) if count]
     return one_line(first, [*rest, *told])
-
-
-def _best(order: Sequence[Standing]) -> list[str]:
-    """Who is best; where fewer than two can be told apart, who fits at all."""
-    fit = [one.name for one in order if one.fits]
-    alone = "none fits" if not fit else f"only {fit[0]} fits" if len(fit) == 1 else f"{len(fit)} fit, {fit[0]} first"
-    return winner_lines(order) or [alone if any(one.answer is not None for one in order) else "no answer"]

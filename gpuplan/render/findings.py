@@ -9,6 +9,7 @@ from itertools import groupby
 from gpuplan.check.examine import Examination, Finding
 from gpuplan.check.rules import CheckRule
 from gpuplan.render.place import place_of
+from gpuplan.render.text import Look, pairs
 
 
 def findings_text(found: Examination) -> str:
@@ -50,13 +51,14 @@ def findings_json(found: Examination) -> str:
     return json.dumps(record, indent=2, ensure_ascii=False) + "\n"
 
 
-def rules_text(rules: Iterable[CheckRule]) -> str:
+def rules_text(rules: Iterable[CheckRule], look: Look) -> str:
     """Every rule under its heading: code, severity, what it catches."""
     rules = list(rules)
     left = max(len(rule.code) for rule in rules)
     blocks = []
     for group, members in groupby(rules, lambda rule: rule.group):
-        lines = [f"  {rule.code:<{left}}  {rule.severity:<7}  {rule.catches}" for rule in members]
+        about = [(f"{rule.code:<{left}}  {rule.severity:<7}", rule.catches) for rule in members]
+        lines = pairs(about, look.width, look.width - 20)
         blocks.append("\n".join([f"{group}:", *lines]))
     return "\n\n".join(blocks) + "\n"
 

@@ -10,6 +10,7 @@ from gpuplan.models.card import ModelCard
 from gpuplan.models.count import ParamCount
 from gpuplan.models.diffusion.card import DiffusionCard
 from gpuplan.models.generic import GenericCard
+from gpuplan.models.selection import license_of, released_of
 from gpuplan.models.stored import StoredTensors
 from gpuplan.render.diffusion_card import diffusion_page, diffusion_record, diffusion_row
 from gpuplan.render.text import Look, amount, columns, label, percent, shown, wrap
@@ -47,10 +48,12 @@ def row_of(card: ModelCard | GenericCard | DiffusionCard) -> list[str]:
 
 
 def record_of(card: ModelCard | GenericCard | DiffusionCard) -> dict[str, object]:
-    """The same as numbers."""
+    """The same as numbers, with the licence of the weights and the day they came out, empty where it is not on record."""
     if isinstance(card, DiffusionCard):
-        return {key: value for key, value in diffusion_record(card).items() if key != "params_by_part"}
-    return generic_record(card) if isinstance(card, GenericCard) else model_record(card)
+        made = {key: value for key, value in diffusion_record(card).items() if key != "params_by_part"}
+    else:
+        made = generic_record(card) if isinstance(card, GenericCard) else model_record(card)
+    return made | {"license": license_of(card) or None, "released": released_of(card) or None}
 
 
 def page_of(card: ModelCard | GenericCard | DiffusionCard, look: Look) -> str:

@@ -16,16 +16,15 @@ UNITS = {"cost_usd": "USD", "wall_time_s": "s", "energy_joules": "J", "accelerat
 SAID = {"cost_usd": "cost", "wall_time_s": "time", "energy_joules": "energy", "accelerators": "accelerators"}
 HEADS = ("on", "each", "cost", "time", "low – high", "energy", "MFU", "plan")
 ALIGNED = "lrrrrrrl"
+_UNKNOWN = "unknown"
 
 
 def as_text(found: Planned, look: Look, *, full: bool = False) -> str:
     """The answer on one screen, or in full."""
-    from gpuplan.render.spec import stacked
-
     head = [*wrap(headline(found, look), look.width, "", "  ")]
     head += [line for text in relaxed(found) for line in wrap(text, look.width, "  ", "    ")]
     rows = found.best or found.nearest
-    listed = stacked(HEADS, [_row(one) for one in rows], ALIGNED, look).rstrip("\n").splitlines() if rows else []
+    listed = _listed(rows, look) if rows else []
     flips = [wrap(_flip(one), look.width, "  - ", "    ") for one in found.flips]
     return screen_of(
         [
@@ -41,6 +40,16 @@ def as_text(found: Planned, look: Look, *, full: bool = False) -> str:
         ],
         full=full,
     )
+
+
+def _listed(rows: Sequence[Candidate], look: Look) -> list[str]:
+    """The table of machines, without the columns that have nothing to say of any of them; notes say why."""
+    from gpuplan.render.spec import stacked
+
+    cells = [_row(one) for one in rows]
+    kept = [at for at in range(len(HEADS)) if any(row[at] not in ("", _UNKNOWN) for row in cells)]
+    heads, aligned = [HEADS[at] for at in kept], "".join(ALIGNED[at] for at in kept)
+    return stacked(heads, [[row[at] for at in kept] for row in cells], aligned, look).rstrip("\n").splitlines()
 
 
 def as_plain(found: Planned, *, full: bool = False) -> str:
@@ -129,7 +138,8 @@ def records(found: Sequence[Candidate]) -> list[dict[str, object]]:
     return made
 
 
-PLAN = ("tp", "pp", "dp", "cp", "ep", "vpp", "micro_batch", "global_batch", "zero_stage", "recompute")
+PLAN = ("tp", "pp", "dp", "cp", "ep", "vpp", "micro_batch", "global_batch", "zero_stage", "recompute",
+        "rollout_gpus", "rollout_tp", "rollout_dp", "staleness", "idle")  # fmt: skip
 
 
 def headline(found: Planned, look: Look = Look()) -> str:  # noqa: B008
@@ -139,6 +149,8 @@ def headline(found: Planned, look: Look = Look()) -> str:  # noqa: B008
         first = found.best[0]
         figure = _figure(first, found.least)
         what = f"{first.offering.target} has the least {SAID[found.least]}{limits}: {figure}"
+        if found.looked.candidates == 1 and found.least == "wall_time_s":
+            what = f"{first.offering.target} does it{limits} in {figure}"
         return f"{look.good('BEST')}  {what}"
     return f"{look.bad('NOTHING')} meets the goal{limits}"
 
@@ -169,12 +181,14 @@ def _row(one: Candidate) -> list[str]:
         for name in ("tp", "pp", "dp", "cp", "ep")
         if question.get(name, "1") != "1" or name == "dp"
     )
+    if "rollout_gpus" in question:
+        plan += f", {question['rollout_gpus']} generate"
     return [
         one.offering.target, "" if price is None else shown("price", float(price.value), "USD/s"),
-        shown("cost_usd", figures["cost_usd"], "USD") if "cost_usd" in figures else "unknown",
+        shown("cost_usd", figures["cost_usd"], "USD") if "cost_usd" in figures else _UNKNOWN,
         shown("wall_time_s", figures["wall_time_s"], "s"), f"{low} – {high}",
-        shown("energy_joules", figures["energy_joules"], "J") if "energy_joules" in figures else "unknown",
-        shown("mfu", figures["mfu"], "1"), plan,
+        shown("energy_joules", figures["energy_joules"], "J") if "energy_joules" in figures else _UNKNOWN,
+        shown("mfu", figures["mfu"], "1") if "mfu" in figures else "", plan,
     ]  # fmt: skip
 
 

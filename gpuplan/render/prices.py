@@ -23,8 +23,8 @@ def price_row(row: PricedOffer) -> list[str]:
     offer, source = row.offer, row.source
     count = f"{row.count:.4g} x {row.accelerator}" if row.count is not None else ""
     return [
-        row.name, _hourly(row.usd_per_s), _hourly(row.usd_per_s_per_accelerator), offer.kind, offer.date, count, offer.region,
-        offer.status, source.title if source is not None else "",
+        row.name, _hourly(row.usd_per_s), _hourly(row.usd_per_s_per_accelerator), offer.kind.replace("_", " "), offer.date, count,
+        offer.region, offer.status, source.title if source is not None else "",
     ]  # fmt: skip
 
 

@@ -11,7 +11,8 @@ from typing import Any
 from gpuplan.browse.roofline import Roof
 from gpuplan.errors import Problem, UsageError, install
 from gpuplan.files.write import write
-from gpuplan.render.text import Look, columns, wrap
+from gpuplan.render.spec import stacked
+from gpuplan.render.text import Look, wrap
 from gpuplan.units import human
 
 _LETTERS = "ABCDEFGHJKLMNPQRSTUVWXYZ"
@@ -68,9 +69,9 @@ def roofline_text(roofs: Sequence[Roof], look: Look) -> str:
         ]
         for at, one in enumerate(roofs)
     ]  # fmt: skip
-    table = columns([["", "accelerator", "", "dense peak", "bandwidth", "ridge point"], *rows], "lllrrr")
+    table = stacked(("", "accelerator", "", "dense peak", "bandwidth", "ridge point"), rows, "lllrrr", look).splitlines()
     notes = [look.dim(line) for line in wrap(_ABOUT, look.width, "  ")]
-    return "\n".join([*lines, "", look.bold(table[0]), *table[1:], "", *notes]) + "\n"
+    return "\n".join([*lines, "", *table, "", *notes]) + "\n"
 
 
 def _label(cells: list[list[str]], row: int, column: int, letter: str, one: Roof) -> None:

@@ -23,9 +23,10 @@ _LEAST = 0.005
 """Smaller shares are not told."""
 _SLOTS: Mapping[str, tuple[tuple[str, ...], ...]] = {
     "train": (
-        ("step_time_s",), ("tokens_per_s", "samples_per_s"), ("mfu", "rollout_share"),
+        ("step_time_s",), ("tokens_per_s", "samples_per_s"), ("mfu", "rollout_share", "generators_idle_share"),
         ("wall_time_s", "tokens_per_s_per_accelerator", "samples_per_s_per_accelerator"),
-        ("cost_usd", "generated_tokens_per_s", "hfu"), ("break_even_s", "headroom_bytes"), ("energy_joules",),
+        ("cost_usd", "generated_tokens_per_s", "hfu"), ("break_even_s", "trainers_idle_share", "headroom_bytes"),
+        ("energy_joules",),
     ),
     "serve": (
         ("transcript_s", "latency_s", "ttft_p99_s", "ttft_s"), ("step_time_s", "tpot_p99_s", "tpot_s", "batch_time_s"),
@@ -47,6 +48,8 @@ _NO_MORE = frozenset({
     "images_per_s", "clips_per_s", "max_concurrency", "kv_pool_bytes", "samples_per_step", "tokens_per_step",
 })  # fmt: skip
 """Figures that the verdict names, or that are others said again."""
+_OF_ROOM = frozenset({"kv_cache_tokens", "max_sequences", "longest_tokens", "max_concurrency"})
+"""Figures of the room that is left, of which there is none where it does not fit."""
 _FIRST = ("command", "option", "engine.no-effect", "load.over", "load.refused", "target.changed", "plan", "api", "own", "input")
 """Codes of notes, or what they begin with, that are shown before all others: what was asked and does not count, first of all."""
 _QUIET = frozenset({
@@ -86,7 +89,9 @@ def brief(estimate: Estimate) -> str:
 def main_figures(estimate: Estimate) -> dict[str, Term]:
     """The six figures that matter most of an answer, or as many as there are."""
     wanted = [next((key for key in slot if key in estimate.figures), None) for slot in _SLOTS[estimate.task]]
-    rest = [key for key in estimate.figures if key not in wanted and key not in _NO_MORE]
+    no_more = _NO_MORE if estimate.verdict.fits else _NO_MORE | _OF_ROOM
+    wanted = [key for key in wanted if estimate.verdict.fits or key not in _OF_ROOM]
+    rest = [key for key in estimate.figures if key not in wanted and key not in no_more]
     found: dict[str, Term] = {}
     told: set[tuple[object, ...]] = set()
     for key in (*wanted, *rest):
@@ -189,17 +194,22 @@ def _chosen(estimate: Estimate, look: Look) -> list[str]:
         if not is_one(choice.name, choice.value):
             reasons.setdefault(choice.reason, []).append(_asked(choice.name, choice.value))
     room = look.width - _MARGIN
-    return _block("Chosen", [_first_clause(f"{', '.join(names)}: {in_words(why)}", room) for why, names in reasons.items()], look)
+    return _block("Chosen", [first_clause(f"{', '.join(names)}: {in_words(why)}", room) for why, names in reasons.items()], look)
 
 
-def _first_clause(text: str, room: int) -> str:
-    """A text up to the last of its clauses that ends within the room; the whole where none does."""
+def first_clause(text: str, room: int) -> str:
+    """A text up to the last of its clauses that ends within the room, and not within a bracket; the whole where none does.
+
+    >>> first_clause("it needs more (weights +3 %; cache +1 %); of all", 40), first_clause("a; b, c", 5), first_clause("long", 2)
+    ('it needs more', 'a', 'long')
+    """
     if len(text) <= room:
         return text
     for sign in ("; ", " (", ", "):
         cut = text.rfind(sign, 0, room + 1)
         if cut > text.find(": "):
-            return text[:cut]
+            kept = text[:cut]
+            return kept[: kept.rfind(" (")] if kept.count("(") > kept.count(")") else kept
     return text
 
 
@@ -227,7 +237,7 @@ def _foot(estimate: Estimate, figures: Mapping[str, Term], look: Look, room: int
     told: list[list[str]] = []
     for text in texts:
         if len(told) < _NOTES:
-            lines = wrap(_first_clause(text, 2 * (look.width - _MARGIN) - 4), look.width, " " * _MARGIN, " " * (_MARGIN + 2))
+            lines = wrap(first_clause(text, 2 * (look.width - _MARGIN) - 4), look.width, " " * _MARGIN, " " * (_MARGIN + 2))
             if len(lines) + sum(map(len, told)) <= most:
                 told.append(lines)
     made = [line for lines in told for line in lines]

@@ -12,7 +12,7 @@ from gpuplan.term import Source
 from gpuplan.units import human
 
 _MAIN = {
-    "memory.capacity": "memory", "memory.capacity_reported": "memory as the driver reports it", "memory.bandwidth": "bandwidth",
+    "memory.capacity": "memory", "memory.capacity_reported": "memory by its driver", "memory.bandwidth": "bandwidth",
     "compute_dense.fp64": "fp64", "compute_dense.fp32": "fp32", "compute_dense.tf32": "tf32, dense",
     "compute_dense.bf16": "bf16, dense", "compute_dense.fp16": "fp16, dense", "compute_dense.fp8": "fp8, dense",
     "compute_dense.int8": "int8, dense", "compute_dense.fp4": "fp4, dense", "l2": "L2 cache", "power": "power limit",
@@ -53,7 +53,11 @@ def stacked(heads: Sequence[str], rows: Sequence[Sequence[str]], aligned: str, l
     first, *lines = shown.splitlines()
     made = [first]
     for line, row in zip(lines, rows, strict=True):
-        rest = [f"{head} {cell}" for head, cell in zip(hidden, row[-len(hidden) :], strict=True) if cell]
+        rest = [
+            cell if cell.startswith(head) else f"{head} {cell}"
+            for head, cell in zip(hidden, row[-len(hidden) :], strict=True)
+            if cell
+        ]
         made += [line, *(look.dim(one) for one in wrap(", ".join(rest), look.width, "    "))] if rest else [line]
     return "\n".join(made) + "\n"
 

@@ -16,6 +16,7 @@ from gpuplan.render.text import (
     known,
     label,
     noted,
+    pairs,
     percent,
     short_names,
     shown,
@@ -192,7 +193,7 @@ def _changes(estimate: Estimate, look: Look) -> list[str]:
     if not estimate.changes:
         return []
     title = "Smallest changes that help" if estimate.verdict.fits else "Smallest changes that make it fit"
-    return [look.bold(title), *_pairs([(flags_text(change), change.effect) for change in estimate.changes], look)]
+    return [look.bold(title), *pairs(((flags_text(one), one.effect) for one in estimate.changes), look.width, look.width // 2)]
 
 
 def _command(estimate: Estimate, look: Look) -> list[str]:
@@ -223,15 +224,3 @@ def _notes(estimate: Estimate, look: Look) -> list[str]:
         names += f", and {len(assumed) - _MOST} more (--explain FIGURE shows where)" if len(assumed) > _MOST else ""
         lines += wrap(f"rests on assumed values: {names}", look.width, "  * ", "    ")
     return [look.bold("Notes"), *lines] if lines else []
-
-
-def _pairs(pairs: list[tuple[str, str]], look: Look) -> list[str]:
-    """Two columns, the second wrapped; where the first is long, the second goes below it."""
-    left = min(max(len(first) for first, _ in pairs), look.width // 2)
-    lines = []
-    for first, second in pairs:
-        if len(first) > left:
-            lines += [f"  {first}", *wrap(second, look.width, " " * (left + 4))]
-        else:
-            lines += wrap(second, look.width, f"  {first:<{left}}  ") if second else [f"  {first}"]
-    return lines

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import IO
 
@@ -221,6 +221,22 @@ def columns(rows: Sequence[Sequence[str]], aligned: str, gap: str = "  ", indent
         ]
         kept = [cell for cell, size in zip(cells, sizes, strict=True) if size]
         lines.append((indent + gap.join(kept)).rstrip())
+    return lines
+
+
+def pairs(rows: Iterable[tuple[str, str]], width: int, most: int) -> list[str]:
+    """Two columns, the second wrapped; where the first has more than `most` characters, the second goes below it.
+
+    >>> pairs([("--on", "where it runs"), ("--batch", "sequences")], 20, 8)
+    ['  --on     where it', '           runs', '  --batch  sequences']
+    """
+    rows = list(rows)
+    left = min(max((len(first) for first, _ in rows), default=0), most)
+    lines = []
+    for first, second in rows:
+        long = len(first) > left or not second
+        lines += [f"  {first}"] if long else []
+        lines += wrap(second, width, f"  {'' if long else first:<{left}}  ", " " * (left + 4)) if second else []
     return lines
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from gpuplan.estimate.runnable import Runs, WhatRuns
 from gpuplan.plan.what_runs import WhatRunsAsk
+from gpuplan.render.room import MOST_LINES
 from gpuplan.render.spoken import cells, lines, one_line
 from gpuplan.render.text import Look, noted, shown, wrap
 from gpuplan.units import human
@@ -15,32 +16,44 @@ HEADS = ("model", "weights", "memory", "tokens/s", "low – high", "context", "p
 ALIGNED = "llrrlrrrl"
 PARTLY = 0.9
 """Below this share of its parameters that a token meets, the active ones are told."""
-MOST = 12
-"""Models that are shown unless more are asked for."""
+MOST, LEAST = 12, 5
+"""Models that are shown unless more are asked for: so many, or as many as a screen holds, but not fewer than the least."""
 NARROWLY = " !"
 """Marks memory whose high end is beyond the budget."""
 
 
 def as_text(found: WhatRuns, ask: WhatRunsAsk, look: Look) -> str:
-    """The list, what was left out, and what to know about the machine."""
+    """The list, what was left out, and what to know about the machine: one screen, unless `--limit` says how many."""
+    rows = _shown(found, ask)
+    lines = _page(found, rows, look)
+    while ask.limit is None and len(lines) > MOST_LINES and len(rows) > LEAST:
+        rows = rows[:-1]
+        lines = _page(found, rows, look)
+    return "\n".join(lines) + "\n"
+
+
+def _page(found: WhatRuns, rows: Sequence[Runs], look: Look) -> list[str]:
     from gpuplan.render.spec import stacked
 
-    rows = _shown(found, ask)
-    made = [look.bold(_headline(found))]
+    made = [look.bold(headline(found))]
     if rows:
-        made += ["", stacked(HEADS, [_row(one) for one in rows], ALIGNED, look).rstrip("\n")]
+        told = [_row(one) for one in rows]
+        kept = [at for at in range(len(HEADS)) if any(row[at] for row in told)]
+        cells = [[row[at] for at in kept] for row in told]
+        table = stacked([HEADS[at] for at in kept], cells, "".join(ALIGNED[at] for at in kept), look)
+        made += ["", *table.rstrip("\n").split("\n")]
     if rows and rows[0].command:
-        made += ["", "The first is started by", *wrap(rows[0].command, look.width, "  ", "    ")]
+        made += ["", *wrap(f"The first is started by: {rows[0].command}", look.width, "", "  ")]
     said = _said(found, rows)
     if said:
         made += ["", "Notes", *(line for text in said for line in wrap(text, look.width, "  - ", "    "))]
-    return "\n".join(made) + "\n"
+    return made
 
 
 def as_plain(found: WhatRuns, ask: WhatRunsAsk) -> str:
     """The list as `label: value` lines for a screen reader."""
     rows = _shown(found, ask)
-    said = [f"answer: {_headline(found)}"]
+    said = [f"answer: {headline(found)}"]
     for at, one in enumerate(rows, 1):
         said += cells(f"model {at}", HEADS, [cell.removesuffix(NARROWLY) for cell in _row(one)])
         said += (
@@ -57,10 +70,11 @@ def as_brief(found: WhatRuns, ask: WhatRunsAsk) -> str:
         row = dict(zip(HEADS, _row(one), strict=True))
         told = [f"first {row['model']} in {row['weights']}: memory {row['memory']}, {row['tokens/s']} tokens/s"]
         told[0] += f", context {row['context']}" if row["context"] else ""
-    return one_line(_headline(found), told)
+    return one_line(headline(found), told)
 
 
-def _headline(found: WhatRuns) -> str:
+def headline(found: WhatRuns) -> str:
+    """How many models run where."""
     what = "model runs" if len(found.runs) == 1 else "models run"
     return f"{len(found.runs)} {what} on {found.on} with {found.engine} for one user"
 
@@ -74,13 +88,17 @@ def as_markdown(found: WhatRuns, ask: WhatRunsAsk) -> str:
     return f"{grid(HEADS, [_row(one) for one in rows], ALIGNED)}\n{notes}\n"
 
 
-def as_json(found: WhatRuns) -> str:
-    """All of them as numbers in base units."""
-    whole = {
+def document(found: WhatRuns) -> dict[str, object]:
+    """All of them as plain data, in base units."""
+    return {
         "on": found.on, "engine": found.engine, "models": records(found), "left_out": dict(found.left_out),
         "notes": [note.text for note in found.notes],
     }  # fmt: skip
-    return json.dumps(whole, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def as_json(found: WhatRuns) -> str:
+    """All of them for programs."""
+    return json.dumps(document(found), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def as_csv(found: WhatRuns) -> str:
@@ -110,6 +128,11 @@ def records(found: WhatRuns) -> list[dict[str, object]]:
     return made
 
 
+def left_out(found: WhatRuns) -> str:
+    """How many models were left out, and why."""
+    return ", ".join(f"{count} {why}" for why, count in found.left_out.items())
+
+
 def _shown(found: WhatRuns, ask: WhatRunsAsk) -> Sequence[Runs]:
     return found.runs[: ask.limit or MOST]
 
@@ -133,7 +156,8 @@ def _there(one: Runs) -> str:
 
 
 def _said(found: WhatRuns, rows: Sequence[Runs]) -> list[str]:
-    made = [f"{count} left out: {why}" for why, count in found.left_out.items()]
+    left = left_out(found)
+    made = [f"left out: {left}"] if left else []
     if len(rows) < len(found.runs):
         made.insert(0, f"{len(found.runs) - len(rows)} more run: --limit shows them")
     if any(one.estimate.verdict.narrowly for one in rows):

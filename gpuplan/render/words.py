@@ -19,6 +19,7 @@ MEANINGS: Mapping[str, str] = {
     "kv_cache_bytes_per_sequence": "at full length", "longest_tokens": "of one sequence", "max_sequences": "at once",
     "max_concurrency": "as engines print it", "latency_s": "one request", "utilization": "of what it can do",
     "wall_time_s": "with interruptions", "run_time_s": "training alone", "rollout_share": "of a step",
+    "generators_idle_share": "of a step", "trainers_idle_share": "of a step",
     "available_share": "spot machines up", "highest_rate_per_s": "that it keeps up with",
 }  # fmt: skip
 """What a figure is, in at most 21 characters that stand beside it."""
@@ -37,6 +38,7 @@ SHORTER: Mapping[str, str] = {
 }
 """Names of figures that fit on one screen with what they mean."""
 _PARTS: Mapping[str, str] = {
+    "rollout_wait": "waiting for responses",
     "unmodelled": "not modelled", "host": "launching kernels", "step_host": "host per step", "request_host": "host per request",
     "head_matmul": "output head", "head": "output head", "head_and_loss": "output head and loss", "sends": "sends between stages",
     "pipeline_send": "sends between stages", "bubble": "pipeline bubble", "stage_wait": "waiting for stages",
@@ -54,6 +56,8 @@ _TITLES: Mapping[str, str] = {
     "time of a step": "a step", "decode step": "a decode step",
 }  # fmt: skip
 _NAME = re.compile(r"\b[a-z0-9]+(?:_[a-z0-9]+)+\b")
+_WHOSE = ("hw.", "engine.", "plan.", "run.", "model.")
+"""What names of inputs begin with, where the words behind it say as much."""
 _DEGREES = ("tp", "pp", "dp", "cp", "ep", "vpp", "etp")
 
 
@@ -83,6 +87,26 @@ def part_name(name: str) -> str:
     """
     last = name.rpartition(".")[2]
     return _PARTS.get(last) or label(last)
+
+
+def part_of_phase(name: str) -> str:
+    """A part of a phase as people say it, with the phase.
+
+    >>> part_of_phase("prefill.matmuls"), part_of_phase("last_stage.step.unmodelled"), part_of_phase("the rest")
+    ('prefill matmuls', 'last stage not modelled', 'the rest')
+    """
+    phase = ".".join(word for word in name.split(".")[:-1] if word != "step")
+    return f"{label(phase.replace('.', '_'))} {part_name(name)}".strip()
+
+
+def input_name(name: str) -> str:
+    """A term that an answer rests on as people say it: no dots, no unit, and not whose it is.
+
+    >>> input_name("hw.bf16_flop_per_s"), input_name("hw.matmul.bf16.short_depth"), input_name("kv_cache_bytes")
+    ('bf16 FLOP/s', 'matmul bf16 short depth', 'KV cache')
+    """
+    said = label(name.partition(".")[2] if name.startswith(_WHOSE) else name)
+    return said.replace(".", " ")
 
 
 def in_words(text: str) -> str:

@@ -6,13 +6,17 @@ from collections.abc import Mapping
 from functools import lru_cache
 
 from gpuplan.plan.ask import ASKS
-from gpuplan.plan.option import Entry, by_key
+from gpuplan.plan.option import WISHED, Entry, Option, by_key
+from gpuplan.plan.what_runs import WhatRunsAsk
 from gpuplan.planner.ask import PLANNINGS, options
 
-QUESTIONS = (*ASKS, *PLANNINGS)
+WHAT_RUNS = "what-runs"
+QUESTIONS = (*ASKS, *PLANNINGS, WHAT_RUNS)
 """What `ask` may be: a command with its words."""
-_NOT_TOLD = ("emit",)
-"""Options of a plan that only change what is written, of which a result has nothing."""
+_NOT_TOLD = ("emit", "limit")
+"""Options that only change what is written, of which a result has nothing."""
+_TEXT = Entry("text", Option("Texts that must occur in a name of the model", WISHED, "TEXT"), "texts")
+"""The words of `gpuplan what-runs`, which are no option there."""
 
 
 @lru_cache(maxsize=len(QUESTIONS))
@@ -24,4 +28,6 @@ def options_of(ask: str) -> Mapping[str, Entry]:
     """
     if ask in ASKS:
         return by_key(ASKS[ask])
+    if ask == WHAT_RUNS:
+        return {_TEXT.key: _TEXT, **{key: one for key, one in by_key(WhatRunsAsk).items() if key not in _NOT_TOLD}}
     return {one.key: one for one in options(ask) if one.key not in _NOT_TOLD}

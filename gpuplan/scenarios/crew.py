@@ -23,15 +23,28 @@ DEATHS = 2
 """A question whose process died so often, alone at last, is given up: it would take others with it."""
 
 
-def results_of(cases: Sequence[Case], *, jobs: int = 1, journal: Journal | None = None) -> list[Result]:
-    """The results of all cases in their order; what the journal has is not asked again, and what is new is kept there at once."""
+def results_of(
+    cases: Sequence[Case], *, jobs: int = 1, journal: Journal | None = None, scheduler: str | None = None
+) -> list[Result]:
+    """The results of all cases in their order; what the journal has is not asked again, and what is new is kept there at once.
+
+    With the address of a scheduler its workers are asked, in place of processes here.
+
+    Raises:
+        UsageError: the journal cannot be written, or the cluster cannot answer.
+    """
     known = {} if journal is None else journal.done
     found: dict[int, Result] = {}
     for at, case in enumerate(cases):
         if journal is not None and (done := known.get(journal.key(case))) is not None:
             found[at] = done
     left = [at for at in range(len(cases)) if at not in found]
-    made = _alone(cases, left) if jobs == 1 or len(left) < 2 else _together(cases, left, jobs)
+    if scheduler is not None:
+        from gpuplan.scenarios.cluster import answers
+
+        made = answers(cases, left, scheduler)
+    else:
+        made = _alone(cases, left) if jobs == 1 or len(left) < 2 else _together(cases, left, jobs)
     for at, result in steps(made, "scenarios", len(left)):
         found[at] = result
         if journal is not None:
@@ -55,7 +68,7 @@ def _together(cases: Sequence[Case], left: Sequence[int], jobs: int) -> Iterator
     while todo:
         with ProcessPoolExecutor(min(crowd, len(todo)), get_context("spawn"), initializer=_begin) as pool:
             try:
-                asked: dict[Future[dict[str, Any]], int] = {pool.submit(_answer, *_plain(cases[at])): at for at in todo}
+                asked: dict[Future[dict[str, Any]], int] = {pool.submit(answer_plain, *plain_case(cases[at])): at for at in todo}
                 for one in as_completed(asked):
                     result = Result.of(one.result())
                     todo.remove(asked[one])
@@ -66,25 +79,27 @@ def _together(cases: Sequence[Case], left: Sequence[int], jobs: int) -> Iterator
                 crowd = 1  # the first one left is the one that is being asked
                 if deaths[first] >= DEATHS:
                     todo.remove(first)
-                    yield first, _killed(cases[first])
+                    yield first, killed(cases[first])
             except BaseException:  # Ctrl-C, or a reader that stopped: what waits is not begun
                 pool.shutdown(wait=True, cancel_futures=True)
                 raise
 
 
-def _plain(case: Case) -> tuple[Any, ...]:
+def plain_case(case: Case) -> tuple[Any, ...]:
     """A case as another process can be told it."""
     texts = [one.text for one in case.require]
     return case.name, case.scenario, case.task, dict(case.given), dict(case.changed), texts, case.where
 
 
-def _answer(
+def answer_plain(
     name: str, scenario: str, task: str, given: dict[str, Any], changed: dict[str, str], texts: list[str], where: str
 ) -> dict[str, Any]:
+    """The result of a case that another process told with `plain_case`."""
     return result_of(Case(name, scenario, task, given, changed, tuple(map(Assertion.of, texts)), where)).plain()
 
 
-def _killed(case: Case) -> Result:
+def killed(case: Case) -> Result:
+    """What is said of a question whose process did not live to answer it."""
     told = {
         "code": "scenarios.killed", "message": "the process that worked it out was ended from outside",
         "hint": "is the memory of this machine full?",

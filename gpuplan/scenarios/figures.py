@@ -12,6 +12,7 @@ from gpuplan.errors import Problem
 from gpuplan.estimate.carried import Carried
 from gpuplan.estimate.planned import Planned
 from gpuplan.estimate.result import Estimate
+from gpuplan.estimate.runnable import WhatRuns
 from gpuplan.record import Record
 from gpuplan.scenarios.expression import Assertion, Facts, Known, Outcome
 
@@ -69,6 +70,23 @@ def facts_of_carried(found: Carried) -> Facts:
         flags={"fits": found.reached, "narrowly": False},
         figures=most,
         lacking=_WithPercentiles({key: why for key in figures() if key not in most}),
+    )
+
+
+def facts_of_models(found: WhatRuns) -> Facts:
+    """What a list of models says: how many run, and the figures of the first of them. `fits`: any runs."""
+    own = facts_of(found.runs[0].estimate) if found.runs else None
+    whole = {"models": float(len(found.runs))}
+    if found.runs:
+        first = found.runs[0]
+        whole |= {"params": first.params, **({} if first.longest is None else {"context_tokens": float(first.longest)})}
+    told = {key: Known(value, nan, nan, _unit_of(key)) for key, value in whole.items()}
+    every = {**({} if own is None else own.figures), **told}
+    why = {key: "no model runs" for key in figures() if key not in every} if own is None else dict(own.lacking)
+    return Facts(
+        flags={"fits": own is not None, "narrowly": own is not None and own.flags["narrowly"]},
+        figures=every,
+        lacking=_WithPercentiles({key: one for key, one in why.items() if key not in every}),
     )
 
 
@@ -142,19 +160,15 @@ def _no_price(answer: Estimate) -> str:
 
 
 _TITLES = {
-    "Of every question": ("all",), "Of plans": ("plan",), "Of training": ("train",), "Of serving and of fit": ("serve", "fit"),
+    "Of every question": ("all",), "Of plans and of lists of models": ("plan", "what-runs"), "Of training": ("train",),
+    "Of serving and of fit": ("serve", "fit"),
 }  # fmt: skip
 
 
 def page() -> str:
     """The reference page of all figures, by question."""
     parts = [_HEAD]
-    for title, tasks in (
-        ("Of every question", ("all",)),
-        ("Of plans", ("plan",)),
-        ("Of training", ("train",)),
-        ("Of serving and of fit", ("serve", "fit")),
-    ):
+    for title, tasks in _TITLES.items():
         rows = [
             f"| `{key}` | {_units(one.unit)} | {one.tasks} | {one.meaning} |"
             for key, one in figures().items()
@@ -179,4 +193,5 @@ range, whose ends are `.low` and `.high` in assertions. Which of them an answer 
 A plan (`plan train`, `plan finetune`, `plan serve`) tells the figures of the task that it plans, of the first machine that it names
 and of all accelerators of it together; what a whole fleet has and one unit of it has not is without a range. `fits` says that the
 goal is met. `plan carries` tells the most of each thing that a fleet carries, without ranges; `fits` says that it carries anything.
+`what-runs` tells how many `models` run, and the figures of the first of them; `fits` says that any does.
 """

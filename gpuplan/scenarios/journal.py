@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
 from types import TracebackType
@@ -19,7 +19,7 @@ from gpuplan import __version__
 from gpuplan.errors import Problem, UsageError
 from gpuplan.files.json_text import JsonError, parse
 from gpuplan.files.read import TABLE_BYTES, exists, is_folder, text_if_there
-from gpuplan.files.write import append, open_for_appending, try_lock, unwritable
+from gpuplan.files.write import append, emptied, open_for_appending, try_lock, unwritable
 from gpuplan.models.catalog import CARDS
 from gpuplan.scenarios.file import Case
 from gpuplan.scenarios.result import Result
@@ -93,6 +93,17 @@ class Journal:
         inside = [sorted(stamp_of([one])) for one in files if is_folder(one)]
         return self._stamps[folders] + (_digest(repr((changed, inside))) if changed else "")
 
+    @classmethod
+    def of_cluster(cls, cases: Sequence[Case], env: Mapping[str, str]) -> Self:
+        """The journal of a run on a cluster that names none, below the user's cache: the same for the same questions.
+
+        Raises:
+            UsageError: as for any other.
+        """
+        cache = Path(env.get("XDG_CACHE_HOME") or Path(env.get("HOME") or Path.home()) / ".cache")
+        asked = [(one.name, one.where, sorted((key, repr(value)) for key, value in one.given.items())) for one in cases]
+        return cls(cache / "gpuplan" / "runs" / f"{_digest(repr(asked))}.jsonl", cases)
+
     def keep(self, case: Case, result: Result) -> None:
         """Write a result to the end of the file, and wait until it is on the disk.
 
@@ -104,6 +115,10 @@ class Journal:
             append(self._file, (json.dumps(line, ensure_ascii=False, allow_nan=False) + "\n").encode())
         except OSError as error:
             raise unwritable(self.path, error) from None
+
+    def forget(self) -> None:
+        """Let go of what is kept, once all of it was told."""
+        emptied(self._file)
 
     def __enter__(self) -> Self:
         return self

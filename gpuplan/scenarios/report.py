@@ -15,6 +15,7 @@ from gpuplan.scenarios.result import Result, exit_code
 
 SCHEMA = "gpuplan/scenarios/1"
 _MAIN = (
+    "models",
     "rate_per_s",
     "requests_in_flight",
     "context_tokens",

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import Any, Generic
 
-from gpuplan.files.progress import steps
 from gpuplan.record import Record
 from gpuplan.search.space import Index, P, Part, Space
 
@@ -60,7 +59,7 @@ def best_of(space: Space[P], judged: Iterable[Judged[P]], looked_at: int = 0) ->
     """The plan of the smallest keys of what was judged of a space, of equals the first; None where nothing was."""
     chosen: tuple[tuple[float, ...], Index] | None = None
     fitting = 0
-    for one in steps(judged, "plans, in pieces"):
+    for one in judged:
         fitting += one.fitting
         found = one.part.least(one.keys)
         if chosen is None or found < chosen:

@@ -12,6 +12,7 @@ from gpuplan.estimate.subject import Subject
 from gpuplan.estimate.training import Works, training_figures
 from gpuplan.machine.machines import Machines, Refused
 from gpuplan.num import Apart, ceil_div
+from gpuplan.plan.remat import remat_of
 from gpuplan.plan.train import TrainPlan, even
 from gpuplan.ranges import time_ends
 from gpuplan.search.best import FEW, Best, best, only
@@ -54,7 +55,7 @@ def best_on_each(cases: Iterable[tuple[Subject, Space[TrainPlan]]]) -> Foreseen:
         if alone is not None:
             found: Mapping[int, Best[TrainPlan]] = dict.fromkeys(range(len(subjects)), Best(alone, True, 1, 1))
         else:
-            found = _searched(subjects, space) if len(subjects) > 1 else {}
+            found = _searched_once(subjects, space) if len(subjects) > 1 else {}
         made |= {place_of(subjects[at], space): best for at, best in found.items()}
     return made
 
@@ -129,6 +130,19 @@ def unusual(subject: Subject) -> Callable[[TrainPlan], int]:
         return sum(bool(one) for one in signs)
 
     return count
+
+
+def _searched_once(subjects: Sequence[Subject], space: Space[TrainPlan]) -> dict[int, Best[TrainPlan]]:
+    """The same as `_searched`; subjects whose machines differ in nothing that a plan of the space reads have the same best."""
+    hosts = bool(space.plan.saving.offload) or any(
+        (kept := remat_of(space.plan.replaced(recompute=kind))) is not None and kept.hosted for kind in space.cases["recompute"]
+    )
+    same: dict[Hashable, list[int]] = {}
+    for at, one in enumerate(subjects):
+        same.setdefault(one.hw.as_plans_see(hosts=hosts), []).append(at)
+    places = list(same.values())
+    found = _searched([subjects[at] for at, *_ in places], space)
+    return {at: best for number, best in found.items() for at in places[number]}
 
 
 def _searched(subjects: Sequence[Subject], space: Space[TrainPlan]) -> dict[int, Best[TrainPlan]]:

@@ -67,13 +67,13 @@ def _module(found: Found, types: StoredTypes, *, told: bool) -> Drafting:
         what = f"--draft mtp: no module of multi-token prediction is on record of {found.card.id}"
         raise UsageError(Problem("draft.no-mtp", what, "use `--draft eagle`, or name a smaller model with its vocabulary"))
     arch = found.card.architecture
-    return _layer("mtp", found, types, _one_layer(arch, arch.decoder.blocks[arch.decoder.layers[-1].block]), _MTP)
+    return _layer("mtp", found, types, _one_layer(arch, arch.decoder.blocks[arch.decoder.module]), _MTP)
 
 
 def _head(found: Found, types: StoredTypes) -> Drafting:
     """A dense layer behind the model; of a mixture, one with the widths that a token passes through."""
     arch = found.card.architecture
-    block = arch.decoder.blocks[arch.decoder.layers[-1].block]
+    block = arch.decoder.blocks[arch.decoder.module]
     if isinstance(block.mlp, Moe):
         moe = block.mlp
         width = moe.top_k * moe.width + moe.shared_experts * moe.shared_width

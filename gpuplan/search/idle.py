@@ -72,7 +72,7 @@ def _of_plan(ask: TrainAsk, plan: TrainPlan, arch: Architecture) -> Iterator[Idl
     if p.cp == 1:
         yield ("cp_kind",), "sequences are not split (cp 1)", "use --cp 2 or more"
     if p.pp == 1:
-        yield ("schedule",), "there is one pipeline stage (pp 1)", "use --pp 2 or more"
+        yield ("schedule", "stages_inside"), "there is one pipeline stage (pp 1)", "use --pp 2 or more"
     if p.tp == 1 and ask.sequence_parallel:
         yield ("sequence_parallel",), "layers are not split (tp 1)", "use --tp 2 or more"
     alone = [kind for kind in ask.overlap or () if getattr(p, kind) * (p.cp if kind == "dp" else 1) == 1]

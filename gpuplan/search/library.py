@@ -38,6 +38,7 @@ from gpuplan.specs.engine_era import dated, split_name
 from gpuplan.specs.measured import Measured
 from gpuplan.specs.on import parse_target
 from gpuplan.specs.target import Target
+from gpuplan.specs.target_in_sites import in_sites
 from gpuplan.specs.usual_training import Unnamed, UsualTraining
 from gpuplan.term import USER, Source, Term
 from gpuplan.units import human
@@ -61,7 +62,8 @@ def _unnamed(said: Unnamed, usual: UsualTraining, profile: Engine) -> Engine:
     """A profile with what is taken of it where the engine may be another."""
     if profile.training is None:
         return profile
-    training = profile.training.replaced(hidden_passes=said.hidden_passes, residual=said.residual)
+    sharding = profile.training.sharding.replaced(scatters=said.scatters)
+    training = profile.training.replaced(hidden_passes=said.hidden_passes, residual=said.residual, sharding=sharding)
     return profile.replaced(training=training, sources={**profile.sources, **usual.sources})
 
 
@@ -168,6 +170,23 @@ class Library:
             self._targets[on] = local_target(on, self.catalog) if names_local(on) else parse_target(on, self.catalog)
         return self._targets[on]
 
+    def where(self, ask: Common) -> str:
+        """The name of where a question runs: what `--on` names, or that in several sites.
+
+        Raises:
+            UsageError: sites without the lines between them, or the other way round; or that do not divide it.
+        """
+        if not isinstance(ask, TrainAsk) or (ask.sites is None and ask.wan is None and ask.wan_latency is None):
+            return ask.on
+        if ask.sites is None or ask.wan is None:
+            lacks = "--sites" if ask.sites is None else "--wan"
+            hint = "say both, such as `--sites 4 --wan 1.6TB/s`"
+            raise UsageError(Problem("target.sites", f"{lacks} is not said: sites and the lines between them go together", hint))
+        name = f"{ask.on} in {ask.sites} sites with {ask.wan} {ask.wan_latency}"
+        if name not in self._targets:
+            self._targets[name] = in_sites(self.target(ask.on), ask.sites, ask.wan, ask.wan_latency)
+        return name
+
     def is_here(self, on: str) -> None:
         """Take what `--on` names for this very machine, whose own calibration counts; errors as `parse_target`."""
         self._targets[on] = parse_target(on, self.catalog).replaced(local=True)
@@ -259,7 +278,7 @@ class Library:
         place = self._as_benchmarked(place, card.id)
         subject = Subject(
             model_name=card.id, arch=card.architecture, counts=counts, card=source, hw=place.hw, engine=place.engine,
-            price=place.price, money=place.money, pins=ask.pins,
+            price=place.price, money=place.money, pins=ask.pins, usual=usual,
         )  # fmt: skip
         notes = (*card.warnings(), *(_of_training(card, place.target.accelerator) if task == "train" else ()), *place.notes)
         return Found(card=card, target=place.target, subject=subject, notes=notes, defaults=usual)
@@ -301,7 +320,8 @@ class Library:
 
     def place(self, ask: Common, task: Task, *, usual: Unsaid, with_price: bool = True) -> Place:
         """Where a question runs, whatever it asks about; errors as `look_up`. `usual` is the engine if it names none."""
-        target = self.target(ask.on)
+        where = self.where(ask)
+        target = self.target(where)
         name, said_of = split_name(ask.engine or usual.engine)
         profile, instead = self.engine(name)
         month = None
@@ -330,7 +350,7 @@ class Library:
                 raise UsageError(Problem("usage.memory", what, "leave one out"))
         elif pinned is None:
             pinned = target.memory
-        hw = self._spared(ask, self.machine(ask.on, profile, pinned))
+        hw = self._spared(ask, self.machine(where, profile, pinned))
         price, said = self.price(ask, target) if with_price or ask.asks_for_price() else (None, ())
         spent = money_of(ask, target, hw, self.catalog, price)
         notes = (*said_notes, *hw.notes, *said, *spent.notes, *instead)

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gpuplan.files.progress import steps
 from gpuplan.num import Num
 from gpuplan.record import Record
 from gpuplan.search.space import Index, P, Part, Space
@@ -193,7 +194,7 @@ def _made(space: Space[P], number: int, case: Mapping[str, Any], block: Block, l
 def parts(space: Space[P]) -> Iterator[Many[P]]:
     """All legal candidates of a space in pieces: open meshes, or lists where few of a mesh are legal."""
     whole = Block.whole(space.axes)
-    for number, case in enumerate(space.every_case()):
+    for number, case in enumerate(steps([*space.every_case()], "kinds of plans")):
         rest: list[Mapping[str, Places]] = []
         for cut in whole.pieces(MASKED):
             block = whole.cut(cut)

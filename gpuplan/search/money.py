@@ -172,8 +172,11 @@ def _owned(
     }
     many = target.units
     machines = f" {many} at {human(paid, 'USD')} each, {human(many * paid, 'USD')} in all" if many > 1 else ""
+    owning_costs = f"costs are those of owning{machines}; what renting costs is only compared with them"
     notes = [
-        Note("own.costs", f"costs are those of owning{machines}; what renting costs is only compared with them"),
+        Note(
+            "own.costs", owning_costs if paid else "nothing is paid for the machine any more: costs are those of running it alone"
+        ),
         *_uncounted(ask),
     ]
     running_each = {name: usd_per_s_each.term(f"own.{name}_each", price=one, parts=parts) for name, one in running.items()}
@@ -190,6 +193,9 @@ def _owned(
             raise UnknownError(Problem("own.electricity", "what electricity costs is not on record", "give it with --electricity"))
         running_each["power"] = owning.electricity_usd_per_s.term("own.power_usd_per_s", watts=mean, pue=pue, price=cost)
     runs = total("own.running", running_each)
+    if not paid and "power" not in running_each and runs.value == 0:
+        what = f"what running {target.text} costs is not known: nothing was paid for it, and its power or its site is not on record"
+        raise UnknownError(Problem("own.running", what, "say what it takes with --own-hosting, or what was paid with --own"))
     spread = owning.depreciation_usd_per_s.term(
         "own.depreciation", bought=bought, price=price, resale=said("resale", ask.own_resale), life=life
     )

@@ -24,6 +24,7 @@ from gpuplan.search.best import Judged, best, only
 from gpuplan.search.habits import habits_of
 from gpuplan.search.idle import idle_notes
 from gpuplan.search.library import Found, Library
+from gpuplan.search.rl_split import Settled, apart_on, chosen_split
 from gpuplan.search.serving import long_context
 from gpuplan.search.shape import positive, shape_of
 from gpuplan.search.space import Part, Space
@@ -62,8 +63,43 @@ def answer_rl(ask: TrainAsk, library: Library) -> Estimate:
         PlanError: the user's plan breaks rules; all of them are listed.
     """
     _refuse(ask)
-    positive(ask, ("prompts", "group_size", "prompt_len", "response_len", "response_max", "ppo_epochs", "rollout_tp"))
-    wanted = _wanted(ask)
+    positive(
+        ask, ("prompts", "group_size", "prompt_len", "response_len", "response_max", "ppo_epochs", "rollout_tp", "rollout_gpus")
+    )
+    asked = _asked(ask, library)
+    made = chosen_split(asked.found.subject, ask, lambda generators: _settled(asked, generators))
+    plan, chosen = made.plan, [*asked.wanted.chosen, *made.chosen]
+    run = None
+    if ask.tokens is not None:
+        run = Run(tokens=ask.tokens, accelerator_mtbf=ask.mtbf, checkpoint_interval=ask.checkpoint_every)
+    models = _with_origins(made.models, chosen, ask, library)
+    figures = rl_figures(models, plan, run)
+    said = Said(
+        money=asked.found.subject.money,
+        question=_question(ask, asked.found, asked.serving, plan),
+        chosen=tuple(chosen),
+        notes=(
+            *asked.found.notes,
+            *long_context(models.rollout, plan.rollout),
+            *_notes(ask, asked.wanted, plan, figures, asked.found.subject),
+        ),
+    )
+    return with_pins(rl_answer(figures, models.policy, said), ask.pins)
+
+
+class _Asked(Record, kw_only=True):
+    """A question with everything that it names, read once, whoever generates."""
+
+    ask: TrainAsk
+    plan_ask: TrainAsk
+    wanted: Wanted
+    found: Found
+    serving: Found
+    others: dict[str, Subject]
+
+
+def _asked(ask: TrainAsk, library: Library) -> _Asked:
+    wanted = wanted_of(ask)
     found = library.look_up(ask, "train")
     serving = library.look_up(_of_machine(ask.replaced(engine=ask.rollout_engine)), "serve", with_price=False)
     _as_policy(found)
@@ -71,15 +107,40 @@ def answer_rl(ask: TrainAsk, library: Library) -> Estimate:
         seq_len=-(-(wanted.prompt + wanted.response) // PADDED) * PADDED,
         global_batch=ask.global_batch or wanted.prompts * wanted.group, reference=None,
     )  # fmt: skip
-    chosen = list(wanted.chosen)
-    models = RlModels(policy=found.subject, rollout=serving.subject, **_others(ask, library))
-    policy, said = _policy(plan_ask, found, models.rollout)
+    return _Asked(ask=ask, plan_ask=plan_ask, wanted=wanted, found=found, serving=serving, others=_others(ask, library))
+
+
+def looked_up_rl(ask: TrainAsk, library: Library) -> tuple[Found, Found, TrainAsk]:
+    """What training and generation of a question are about, and the question of its training.
+
+    Raises:
+        GpuplanError: a name, a rate or a parameter that is not known, or an option that means nothing here.
+    """
+    _refuse(ask)
+    made = _asked(ask, library)
+    return made.found, made.serving, habits_of(made.plan_ask, made.found).ask
+
+
+def _settled(asked: _Asked, generators: int) -> Settled:
+    """The best plan with so many accelerators that only generate; none: all do everything in turn.
+
+    Raises:
+        PlanError: the user's plan breaks rules with so many.
+    """
+    ask, wanted = asked.ask, asked.wanted
+    chosen: list[Choice] = []
+    reward, critic = asked.others.get("reward"), asked.others.get("critic")
+    models = RlModels(policy=asked.found.subject, rollout=asked.serving.subject, reward=reward, critic=critic)
+    if generators:
+        models = apart_on(models, generators)
+    policy, said = _policy(asked.plan_ask, asked.found.replaced(subject=models.policy), models.rollout, asleep=not generators)
     chosen += [one for one in said if one.name not in ("seq_len", "global_batch")]
     plan = RlPlan(
         method=ask.rl or "grpo", prompts=wanted.prompts, group=wanted.group, prompt=wanted.prompt, response=wanted.response,
         longest=wanted.longest, epochs=ask.ppo_epochs or 1, policy=policy, reference=wanted.reference,
         reward=policy if models.reward is not None else None, critic=policy if models.critic is not None else None,
-        rollout=_serve_plan(wanted, serving.subject, float(ask.rollout_tp or 1)), idle=ask.idle or "device",
+        rollout=_serve_plan(wanted, models.rollout, float(ask.rollout_tp or 1)), idle=ask.idle or "device",
+        generators=generators, staleness=(1 if ask.staleness is None else ask.staleness) if generators else 0,
     )  # fmt: skip
     require(rl_rules(plan))
     _check_others(models, plan)
@@ -90,22 +151,12 @@ def answer_rl(ask: TrainAsk, library: Library) -> Estimate:
         idle, reason = _idle(models, plan)
         plan = plan.replaced(idle=idle)
         chosen.append(Choice("idle", idle, reason))
-    run = None
-    if ask.tokens is not None:
-        run = Run(tokens=ask.tokens, accelerator_mtbf=ask.mtbf, checkpoint_interval=ask.checkpoint_every)
-    models = _with_origins(models, chosen, ask, library)
-    made = rl_figures(models, plan, run)
-    said_all = Said(
-        money=found.subject.money,
-        question=_question(ask, found, serving, plan),
-        chosen=tuple(chosen),
-        notes=(
-            *found.notes,
-            *long_context(models.rollout, plan.rollout),
-            *_notes(ask, wanted, plan, made, found.subject),
-        ),
-    )
-    return with_pins(rl_answer(made, models.policy, said_all), ask.pins)
+    made = rl_figures(models, plan)
+    waits = [float(made.figures[f"{who}_idle_share"].value) if generators else 0.0 for who in ("generators", "trainers")]
+    return Settled(
+        models, plan, tuple(chosen), _fits(made), float(made.step.value), float(made.figures["peak_memory_bytes"].value),
+        (waits[0], waits[1]),
+    )  # fmt: skip
 
 
 def _refuse(ask: TrainAsk) -> None:
@@ -128,7 +179,8 @@ def _as_policy(found: Found) -> None:
         raise UsageError(Problem("rl.encoder", what, "name a model that generates"))
 
 
-def _wanted(ask: TrainAsk) -> Wanted:
+def wanted_of(ask: TrainAsk) -> Wanted:
+    """The numbers of a question, with what is taken where it says nothing."""
     chosen: list[Choice] = []
 
     def settle(name: str, value: int, why: str) -> int:
@@ -169,14 +221,15 @@ def _others(ask: TrainAsk, library: Library) -> dict[str, Subject]:
     return made
 
 
-def _policy(ask: TrainAsk, found: Found, rollout: Subject) -> tuple[TrainPlan, list[Choice]]:
-    """The division of training that is fastest, with room for the context of the sleeping rollout engine."""
+def _policy(ask: TrainAsk, found: Found, rollout: Subject, *, asleep: bool) -> tuple[TrainPlan, list[Choice]]:
+    """The division of training that is fastest, with room for the context of a rollout engine that sleeps beside it."""
     hw, serving = rollout.hw, rollout.engine.serving
     awake = rollout.engine.context_of(hw.accelerator, hw.family).value
     if serving is not None:
         awake += sum(one.value * many for one, many in ((serving.graphs, 1), (serving.layer_graphs, rollout.arch.depth)) if one)
     capacity = found.subject.hw.memory_capacity
-    room = replace(capacity, name="hw.memory_left", value=max(float(capacity.value) - awake, 1.0), formula=None, args=())
+    left = max(float(capacity.value) - awake, 1.0) if asleep else float(capacity.value)
+    room = replace(capacity, name="hw.memory_left", value=left, formula=None, args=())
     subject = found.subject.replaced(hw=found.subject.hw.replaced(memory_capacity=room))
     ask, chosen, result = chosen_with(habits_of(ask, found), found.replaced(subject=subject))
     plan = result.plan
@@ -328,6 +381,8 @@ def _question(ask: TrainAsk, found: Found, serving: Found, plan: RlPlan) -> dict
         own["critic"] = ask.critic or ask.model
     if plan.epochs > 1:
         own["ppo_epochs"] = str(plan.epochs)
+    if plan.generators:
+        own |= {"rollout_gpus": str(plan.generators), "staleness": str(plan.staleness)}
     own["idle"] = plan.idle
     first = ("model", "on", "accelerators")
     return {name: base[name] for name in first} | own | {name: text for name, text in base.items() if name not in (*first, *own)}

@@ -87,9 +87,10 @@ def first_looks(space: Space[TrainPlan], layers: int) -> Iterator[First]:
     stages = space.cases["zero_stage"]
     whole = evenly(space, layers)
     at_once = _apart(space.axes["micro_batch"])
-    for stage, etp in product(_sharing(stages), space.cases["etp"][:2]):
+    for stage, etp, inside in product(_sharing(stages), space.cases["etp"][:2], space.cases.get("stages_inside", (None,))):
         groups = _extreme_groups(space) if stage else (1.0,)
         cases = {name: (values[0],) for name, values in space.cases.items()} | {"zero_stage": (stage,), "etp": (etp,)}
+        cases |= {"stages_inside": (inside,)} if "stages_inside" in cases else {}
         axes = {**space.axes, "micro_batch": at_once, REPLICAS: groups, LAYERS: (space.axes.get(LAYERS, (0.0,))[0],)}
         if etp != space.cases["etp"][0]:
             axes["ep"] = space.axes["ep"][:1]  # experts that are spread over ranks are whole if nobody says otherwise

@@ -263,6 +263,8 @@ def chosen_beside(ask: TrainAsk, plan: TrainPlan, subject: Subject) -> dict[str,
         found["shard_group"] = f"{p.shard_group:g}"
     if ask.etp is None and p.etp is not None:
         found["etp"] = f"{p.etp:g}"
+    if ask.stages_inside is None and plan.how.stages_inside and p.pp > 1:
+        found["stages_inside"] = "true"
     if ask.sequence_parallel is None and p.sequence_parallel != profile.tensor.sequence and p.tp > 1:
         found["sequence_parallel"] = str(p.sequence_parallel).lower()
     return found
@@ -367,4 +369,6 @@ def question_of(ask: TrainAsk, found: Found, plan: TrainPlan) -> dict[str, str]:
     }
     asked |= {name: f"{getattr(p, name):g}" for name in ("tp", "pp", "dp", "cp", "ep", "vpp")}
     asked |= {"zero_stage": str(p.zero_stage), "sequence_parallel": str(p.sequence_parallel).lower(), "recompute": plan.recompute}
+    if plan.how.stages_inside and p.pp > 1:
+        asked["stages_inside"] = "true"
     return asked | {name: text for name, text in said(ask).items() if name not in asked}

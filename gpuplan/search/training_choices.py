@@ -60,7 +60,10 @@ def open_choices(ask: TrainAsk, plan: TrainPlan, subject: Subject, shape: Shape,
         "recompute": kinds,
         "sequence_parallel": (True, False) if open_sequence and sequence else (sequence,),
         "etp": (plan.parallel.etp,) if ask.etp is not None else (None, *experts),
+        "stages_inside": (ask.stages_inside,),
     }
+    if ask.stages_inside is None and not described and profile.stages_inside and not shape.experts and subject.hw.thins_out():
+        cases["stages_inside"] = (None, True)
     shared = ask.shard_group is None and not described and any(cases["zero_stage"]) and ask.sync_every is None
     groups = _groups(subject.hw, shape.ranks) if shared else [1.0]
     some = ask.recompute is None and ask.recompute_layers is None and "full" in kinds and len(kinds) > 1

@@ -54,6 +54,7 @@ def training_notes(ask: TrainAsk, plan: TrainPlan, subject: Subject, figures: Co
         ),
         *(run_notes(ask, figures) if ask.tokens is not None or ask.samples is not None else ()),
     ]
+    notes += beyond_notes(subject)
     if plan.recompute == "selective":
         notes.append(Note("recompute.selective", _selective(subject, plan.saving.recompute_modules)))
     notes += engine_notes(plan, subject)
@@ -68,6 +69,20 @@ def training_notes(ask: TrainAsk, plan: TrainPlan, subject: Subject, figures: Co
         told = f"encoder and decoder read {length:g} tokens each, and a token is one of both"
         notes.append(Note("model.two-stacks", told, "T5's own targets are a fifth as long as its inputs"))
     return notes
+
+
+def beyond_notes(subject: Subject) -> list[Note]:
+    """That nobody has published a run of so many accelerators."""
+    if subject.usual is None or subject.hw.count <= subject.usual.beyond_measured.largest.value:
+        return []
+    known = subject.usual.beyond_measured
+    most = known.growth.value if known.growth.accept is None else known.growth.accept[1]
+    told = (
+        f"{subject.hw.count:,} accelerators are more than the {known.largest.value:,.0f} of the largest run that estimates are"
+        f" compared with: the high end lets a step grow by {100 * (most - 1):.1f} % more with each doubling beyond"
+    )
+    brief = f"beyond the {known.largest.value:,.0f} accelerators of the largest published run"
+    return [Note("run.extrapolated", told, "that is what one doubling cost Llama 3's", brief=brief)]
 
 
 def engine_notes(plan: TrainPlan, subject: Subject) -> list[Note]:

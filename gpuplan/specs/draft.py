@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from gpuplan.errors import Problem, UsageError, did_you_mean
@@ -41,12 +42,28 @@ def new_file(kind: str, name: str, today: str) -> NewFile:
     maker, slash, ident = name.rpartition("/")
     if bool(slash) != (kind in _MADE):
         form = f"{_MADE[kind]}/ID" if kind in _MADE else "ID"
-        example = {"accelerator": "nvidia/h300-sxm", "instance": "acme/nova"}.get(kind, "nova-node")
         what = f"the name of a new {kind} is {form}, not `{name}`"
-        raise UsageError(Problem("usage.name", what, f"gpuplan specs new {kind} {example}"))
+        raise UsageError(Problem("usage.name", what, f"gpuplan specs new {kind} {_meant(kind, name)}"))
     for part in (maker, ident) if slash else (ident,):
-        component(part, f"the name of a new {kind}")
+        try:
+            component(part, f"the name of a new {kind}")
+        except UsageError as error:
+            (problem,) = error.problems
+            hint = f"{problem.hint}: gpuplan specs new {kind} {_meant(kind, name)}"
+            raise UsageError(Problem(problem.code, problem.message, hint)) from None
     text = text_of(DRAFTS / f"{kind}.yaml")
     for mark, value in (("{id}", ident), ("{maker}", maker), ("{today}", today)):
         text = text.replace(mark, value)
     return NewFile(PLACES[kind].format(id=ident, maker=maker), text)
+
+
+def _meant(kind: str, name: str) -> str:
+    """A name that a file can have, nearest to one that none can.
+
+    >>> [_meant("model", "acme/My Model 7B"), _meant("instance", "acme:nova.8"), _meant("accelerator", "Nova 96GB")]
+    ['my-model-7b', 'acme/nova.8', 'VENDOR/nova-96gb']
+    """
+    maker, _, ident = name.replace(":", "/").rpartition("/")
+    maker, ident = (re.sub(r"[^a-z0-9._]+", "-", one.lower()).strip("-._") for one in (maker, ident))
+    ident = ident or "nova"
+    return f"{maker or _MADE[kind]}/{ident}" if kind in _MADE else ident

@@ -10,7 +10,16 @@ from gpuplan.specs.base import Id, SpecFile
 from gpuplan.specs.engine_defaults import TrainingDefaults
 from gpuplan.specs.engine_diffusion import DiffusionProfile
 from gpuplan.specs.engine_era import Era, Releases, ServingEra, ever
-from gpuplan.specs.engine_memory import Captures, EncoderHabits, PaddedExperts, Profiling, SmallDevice, StaticReserve, WindowedKv
+from gpuplan.specs.engine_memory import (
+    Captures,
+    EncoderHabits,
+    HostWork,
+    PaddedExperts,
+    Profiling,
+    SmallDevice,
+    StaticReserve,
+    WindowedKv,
+)  # fmt: skip
 from gpuplan.specs.engine_policies import (
     Adapters,
     AttentionPolicy,
@@ -26,7 +35,7 @@ from gpuplan.specs.engine_policies import (
     StoredBytes,
     Tensors,
 )
-from gpuplan.specs.engine_schedule import Admits, Schedule, Steps, VectorDecode
+from gpuplan.specs.engine_schedule import Admits, OwnProcessors, Schedule, StageHost, Steps, VectorDecode
 from gpuplan.specs.engine_sharing import ContextRanks, SharedExperts
 from gpuplan.specs.measured_base import MatmulKind
 from gpuplan.specs.quantity import (
@@ -104,6 +113,8 @@ class TrainingProfile(Schema):
     pipelines: Literal["scheduled", "naive"] = "scheduled"
     """Stages work on several micro-batches at once, by a schedule, or layers are spread over devices and one after the other is at
     work (a model loaded with `device_map`)."""
+    stages_inside: bool = False
+    """It can lay out ranks so that the stages of a replica are neighbours, and not only the replicas of a stage."""
     sharding: Sharding
     gradients: Gradients
     loss: Loss
@@ -220,23 +231,6 @@ class RolloutLoop(Schema):
     """The same of mixtures of experts."""
 
 
-class HostWork(Schema):
-    """What an engine can keep in the memory of the host, and how fast that is used."""
-
-    places: tuple[Literal["gpu_layers", "host_experts", "host_weights"], ...]
-    """Whole layers or their experts, which processors work on, or weights that are copied for every pass."""
-    bandwidth: BytesPerSField | None = None
-    """What main memory delivers where the question does not say."""
-    reached: PartField | None = None
-    """The share of it that the engine's kernels reach on processors."""
-    utilization: ShareField | None = None
-    """The share of memory that it takes where the user says what is kept where, in place of `memory_utilization`."""
-    hop: SecondsField | None = None
-    """What a layer costs whose experts run there, for it hands over to the processors and waits for them."""
-    copies: PartField
-    """The share of the link's bandwidth that copies of weights to an accelerator reach."""
-
-
 class ServingProfile(Schema):
     """How an engine serves."""
 
@@ -299,14 +293,27 @@ class ServingProfile(Schema):
     """Host time to issue one layer's kernels; the accelerator waits where they are shorter (zero where graphs are replayed)."""
     layer_host_of: dict[str, SecondsField] = field(default_factory=dict)
     """The same by type of weights, where widening them is more code on the host."""
+    collective_host: SecondsField | None = None
+    """Host time to issue a collective of tensor parallel ranks, where no graph holds it; None: as any kernel."""
+    prompt_host: SecondsField | None = None
+    """The same of a layer in passes with prompts, where no graph holds these; None: as in any pass."""
     latent_prompt_host: SecondsField | None = None
-    """The same of a layer of latent attention in passes with prompts, where no graph holds these; None: as any layer."""
+    """The same of a layer of latent attention, of many small kernels; None: as any layer."""
+    linear_prompt_host: SecondsField | None = None
+    """The same of a layer of a model with linear attention; None: as any layer."""
+    processors: OwnProcessors | None = None
+    """None: it runs on processors as on other accelerators."""
     encoder: EncoderHabits | None = None
     """What encoders of images do otherwise; None: nothing."""
     step_host: SecondsField
     """Host time of a decode step that the accelerator waits for: scheduler, sampling, output."""
     sequence_host: SecondsField | None = None
     """What a decode step takes longer for each of its sequences: sampling, detokenising, answers; None: nothing that is known."""
+    rank_wait: SecondsField | None = None
+    """What a step waits in each layer for each tensor parallel rank beyond the first: kernels are launched one by one, and ranks
+    come to all-reduces at different times; None: graphs are replayed."""
+    stage_host: StageHost | None = None
+    """What the host of a pipeline stage does for each micro-batch; None: it is hidden."""
     request_host: SecondsField
     """Time of a request to its first token that no pass takes: reading, tokenising, waiting for the step to end, sending."""
     prefill_residual: FactorField

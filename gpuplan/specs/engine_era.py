@@ -12,7 +12,7 @@ from gpuplan.specs.base import Id, Section
 from gpuplan.specs.engine_defaults import Beside, Dispatching, ExpertWays, MicroBatch, Replayed, TrainingDefaults
 from gpuplan.specs.engine_memory import PaddedExperts, ProfilingEra, SmallDevice, WindowedKv
 from gpuplan.specs.engine_policies import Portion
-from gpuplan.specs.engine_schedule import Schedule, VectorDecode
+from gpuplan.specs.engine_schedule import Schedule, StageHost, VectorDecode
 from gpuplan.specs.measured_base import MatmulKind
 from gpuplan.specs.quantity import BytesField, CountField, FactorField, RatioField, SecondsField, ShareField, Sourced
 from gpuplan.specs.training_habits import Pace, Share
@@ -59,8 +59,13 @@ class ServingEra(Schema):
     graphs: BytesField | None = None
     layer_graphs: BytesField | None = None
     layer_host: SecondsField | None = None
+    prompt_host: SecondsField | None = None
+    latent_prompt_host: SecondsField | None = None
+    linear_prompt_host: SecondsField | None = None
     step_host: SecondsField | None = None
     sequence_host: SecondsField | None = None
+    rank_wait: SecondsField | None = None
+    stage_host: StageHost | None = None
     request_host: SecondsField | None = None
     prefill_residual: FactorField | None = None
     decode_residual: FactorField | None = None

@@ -6,7 +6,7 @@ from typing import Any, Literal, TypeAlias
 
 from gpuplan.schema import Schema, field
 from gpuplan.specs.base import Id
-from gpuplan.specs.quantity import BytesField, CountField, RatioField, SecondsField
+from gpuplan.specs.quantity import BytesField, BytesPerSField, CountField, PartField, RatioField, SecondsField, ShareField
 
 WindowedKv: TypeAlias = Literal["capped", "windows", "full"]
 """What layers keep that see a window or a chunk of the tokens: no more than that, or so with windows alone, or every token."""
@@ -138,3 +138,20 @@ class SmallDevice(Schema):
     """Accelerators on which it holds as well, whatever memory they have."""
     max_batched_tokens: CountField
     max_sequences: CountField
+
+
+class HostWork(Schema):
+    """What an engine can keep in the memory of the host, and how fast that is used."""
+
+    places: tuple[Literal["gpu_layers", "host_experts", "host_weights"], ...]
+    """Whole layers or their experts, which processors work on, or weights that are copied for every pass."""
+    bandwidth: BytesPerSField | None = None
+    """What main memory delivers where the question does not say."""
+    reached: PartField | None = None
+    """The share of it that the engine's kernels reach on processors."""
+    utilization: ShareField | None = None
+    """The share of memory that it takes where the user says what is kept where, in place of `memory_utilization`."""
+    hop: SecondsField | None = None
+    """What a layer costs whose experts run there, for it hands over to the processors and waits for them."""
+    copies: PartField
+    """The share of the link's bandwidth that copies of weights to an accelerator reach."""

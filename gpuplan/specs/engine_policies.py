@@ -24,6 +24,10 @@ Portion: TypeAlias = Annotated[Sourced, Measure("1", zero=True)]
 StoredBytes: TypeAlias = Annotated[Sourced, Measure("B", zero=True)]
 
 
+Scatters: TypeAlias = Literal["each-micro-batch", "each-run"]
+"""How often the gradients of ZeRO-2 are scattered."""
+
+
 class Sharding(Schema):
     """What data parallel ranks share, and how shards become weights."""
 
@@ -47,6 +51,9 @@ class Sharding(Schema):
     """Whether each rank holds the whole model before it is cut into shards."""
     reduced: Literal["in-parts", "whole"] = "in-parts"
     """Under ZeRO-1 and ZeRO-2 each rank receives the sums of its part of the gradients, or of all, of which it keeps its part."""
+    scatters: Scatters = "each-micro-batch"
+    """Under ZeRO-2 gradients are scattered behind each micro-batch; or, where stages have several chunks, behind each run of
+    micro-batches through one of them, whose gradients a rank sums whole meanwhile."""
     hook_host: SecondsField | None = None
     """Under ZeRO-3 on any number of ranks, host time of the hooks around one module in one pass, which fetch and release what it
     needs. A layer's modules are its matrices and norms, those that hold them, and what each adapter adds."""
@@ -77,6 +84,9 @@ class Gradients(Schema):
     """Bytes of the gradient that is kept for each parameter in mixed precision."""
     kept_bf16: BytesField | None = None
     """The same in bf16 training, where fp32 sums live beside 16-bit gradients; None: `kept`."""
+    bf16_sums: Literal["always", "of-pipelines"] = "always"
+    """Those sums are there whenever training is in bf16, or of pipelines and where nothing is sharded: ZeRO's own optimizer keeps
+    16-bit gradients alone."""
     reduced: BytesField | None = None
     """Bytes of a gradient element as it is reduced, where that is not how it is kept."""
     type: Literal["own", "as-reduced"] = "own"
@@ -134,6 +144,8 @@ class Overlap(Schema):
     """Of the backward pass, under which gradients are reduced."""
     scattered: Share | None = None
     """The same under ZeRO-2, where that is an option of its own; None: as `dp`."""
+    summed: Share | None = None
+    """The same under ZeRO-1, whose sums may wait for the end of the last backward pass; None: as `dp`."""
     tp: PartField
     """Of the tensor-parallel collectives, hidden under matmuls."""
     ep: PartField

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Literal, TypeAlias
 
 from gpuplan.schema import Schema
-from gpuplan.specs.base import Section
-from gpuplan.specs.quantity import CountField
+from gpuplan.specs.base import Id, Section
+from gpuplan.specs.quantity import CountField, RatioField, SecondsField
 
 Steps: TypeAlias = Literal["mixed", "prefill-first"]
 """A step holds prompts beside the sequences that decode, or those wait while prompts are read."""
@@ -22,6 +22,29 @@ class Schedule(Section):
     admits: Admits
     cuts: bool = True
     """Whether a prompt is cut where a step has no room for all of it; otherwise it waits for a step that has."""
+
+
+class StageHost(Schema):
+    """Host time of a pass of a micro-batch on a pipeline stage, where no schedule hides it behind the pass before.
+
+    A stage works as long as its kernels take, or as its host.
+    """
+
+    step: SecondsField
+    """Of any pass in which sequences get a token."""
+    sequence: SecondsField
+    """Of each of these sequences: sampling, and what stages tell each other of it."""
+
+
+class OwnProcessors(Schema):
+    """What an engine does otherwise where the accelerator is a processor: it issues its own kernels, and nothing hides that."""
+
+    families: tuple[Id, ...]
+    layer: SecondsField
+    """Time to issue a layer, beside what its kernels take."""
+    cache_passes: RatioField
+    """How often a decode step reads or writes caches beside its attention: they grow by copying, and are written out for each head
+    that reads them, unless all read one."""
 
 
 class VectorDecode(Schema):

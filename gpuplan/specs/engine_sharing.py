@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from gpuplan.schema import Schema
+from gpuplan.schema import Schema, field
 from gpuplan.specs.base import Id
-from gpuplan.specs.quantity import CountField
+from gpuplan.specs.quantity import CountField, RatioField, SecondsField
 
 
 class SharedExperts(Schema):
@@ -29,6 +29,11 @@ class SharedExperts(Schema):
     """Families of accelerators that it has kernels for which send copies of tokens to their experts alone."""
     overlaps: bool = False
     """Whether two micro-batches may compute and travel by turns, where copies are sent."""
+    uneven_exchange: dict[str, RatioField] = field(default_factory=dict)
+    """How many times as long as in equal parts tokens of a step with prompts travel, of which ranks have unlike numbers, by family
+    of accelerators; none: as long."""
+    rank_host: dict[str, SecondsField] = field(default_factory=dict)
+    """Host time of a step in which ranks tell each other what they run, by family; none: it is hidden."""
 
 
 class ContextRanks(Schema):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
-from gpuplan.errors import Problem, UnknownError, UsageError
+from gpuplan.errors import Problem, UnknownError, UsageError, did_you_mean
 from gpuplan.schema import Schema
 from gpuplan.specs.base import SpecFile, load_spec
 from gpuplan.specs.catalog import Catalog, key, shipped_folder
@@ -62,6 +64,8 @@ def instance_of_provider(name: str, catalog: Catalog) -> str | None:
     """
     seller, colon, rest = name.partition(":")
     table = providers()
+    if not colon and table.id_of(name.partition(" ")[0]) in {place.partition("/")[0] for place in catalog.paths("instances")}:
+        seller, colon, rest = name.partition(" ")  # `colab a100`
     table.refuse(seller)
     ident = table.id_of(seller)
     known = [path for place, path in catalog.paths("instances").items() if place.startswith(f"{ident}/")]
@@ -70,16 +74,61 @@ def instance_of_provider(name: str, catalog: Catalog) -> str | None:
         hint = f"name one of its instances, such as {' or '.join(f'`{one}`' for one in some)}"
         raise UnknownError(Problem("target.no-instances", f"`{name}` is a provider, not a machine", hint))
     full = f"{ident}:{rest}"
-    if not known or key(full) in catalog.names("instances"):
-        return full if known else None
-    try:
-        accelerator = catalog.find("accelerators", rest).id
-    except (UnknownError, UsageError):
+    if not known:
         return None
-    made = [one for one in _instances(known, catalog) if one.shape.accelerator == accelerator and one.accelerators == 1]
-    named = [one for one in made if one.name == accelerator]
-    alone = named or [one for one in made if one.shape.status == "offered"]
-    return alone[0].qualified_name if len(alone) == 1 else None
+    if key(full) in catalog.names("instances"):
+        return full
+    every = _instances(known, catalog)
+    accelerator = _accelerator(rest, catalog)
+    made = [one for one in every if one.shape.accelerator == accelerator and one.accelerators == 1]
+    alone = [one for one in made if one.name == accelerator] or [one for one in made if one.shape.status == "offered"]
+    if len(alone) == 1:
+        return alone[0].qualified_name
+    what, hint = _instead(rest, every, accelerator, ident)
+    raise UnknownError(Problem("target.no-instances", f"no instance of {ident} is called `{rest}`{what}", hint))
+
+
+_COUNT = re.compile(r"^\d+x?-?(?=[a-z])|[-_]?x[-_]?\d+$")
+"""A number of accelerators before or behind the name of one: `8xh100`, `1B200`, `a100-x4`."""
+_WORD = re.compile(r"[a-z]+\d+[a-z]?")
+"""What tells one accelerator from another in a name: `h100`, `mi300x`."""
+MOST = 4
+"""How many names a hint has."""
+
+
+def _accelerator(name: str, catalog: Catalog) -> str | None:
+    """The accelerator after which an instance is called, with or without a number of them; None: there is none."""
+    for said in (name, _COUNT.sub("", key(name))):
+        try:
+            return catalog.find("accelerators", said).id
+        except (UnknownError, UsageError):
+            continue
+    return None
+
+
+def _instead(name: str, every: Sequence[Instance], accelerator: str | None, ident: str) -> tuple[str, str]:
+    """What to say of a name that no instance of a provider has, and what to name instead."""
+    words = set(_WORD.findall(_COUNT.sub("", key(name))))
+    same = [one for one in every if one.shape.accelerator == accelerator]
+    same = same or [one for one in every if words & set(one.shape.accelerator.split("-"))]
+    if same:
+        some = sorted(same, key=lambda one: (one.shape.status != "offered", one.accelerators))
+        return "", f"with {same[0].shape.accelerator} it has {_listed(some)}"
+    line = re.match(r"[a-z]+", key(name))
+    alike = [key(one.qualified_name) for one in every if line is not None and re.match(rf"{line[0]}(?![a-z])", key(one.name))]
+    if accelerator is None and (near := did_you_mean(f"{ident}:{key(name)}", alike, most=3)):
+        return "", near
+    parts = list(dict.fromkeys(one.shape.accelerator for one in every if one.shape.status == "offered"))
+    more = f" and {len(parts) - MOST} more" if len(parts) > MOST else ""
+    hint = f"its instances on record have {', '.join(parts[:MOST])}{more} (`gpuplan specs list instances {ident}`)"
+    if accelerator is None:
+        return "", hint
+    return f", and none on record has {accelerator}", f"{hint}; or `--on {accelerator}` with your price by --price"
+
+
+def _listed(some: Sequence[Instance]) -> str:
+    more = f" and {len(some) - MOST} more" if len(some) > MOST else ""
+    return ", ".join(f"`{one.qualified_name}`" for one in some[:MOST]) + more
 
 
 def _instances(paths: list[Path], catalog: Catalog) -> list[Instance]:

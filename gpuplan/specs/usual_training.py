@@ -8,6 +8,7 @@ from typing import ClassVar, Literal, TypeAlias
 from gpuplan.record import Record
 from gpuplan.schema import Fault, Schema
 from gpuplan.specs.base import Id, SpecFile
+from gpuplan.specs.engine_policies import Scatters
 from gpuplan.specs.quantity import CountField, FactorField, RatioField, TextField
 
 Reads: TypeAlias = Literal["words", "other"]
@@ -33,6 +34,8 @@ class Unnamed(Schema):
     """Reads and writes of [tokens, hidden] in a layer's forward pass, between code that is fused throughout and eager code."""
     residual: FactorField
     """Time of a step over what is counted, between a site that is tuned for its benchmarks and any other."""
+    scatters: Scatters = "each-micro-batch"
+    """As of `Sharding`, for runs that are described with shared gradients in pipelines."""
 
 
 class UsualEngine(Schema):
@@ -94,6 +97,15 @@ class UsualOther(Schema):
     """Sequences of a step on one accelerator."""
 
 
+class BeyondMeasured(Schema):
+    """What is not known of runs that are larger than any that was published."""
+
+    largest: CountField
+    """Accelerators of the largest run that estimates are compared with."""
+    growth: FactorField
+    """By how much a step may grow with each doubling beyond, over what is counted: its range is the doubt."""
+
+
 class UsualTraining(SpecFile):
     """Defaults of training questions; `training` is taken where the user has no file of their own."""
 
@@ -106,6 +118,7 @@ class UsualTraining(SpecFile):
     adapters: UsualAdapters
     pretraining: UsualPretraining
     other: UsualOther
+    beyond_measured: BeyondMeasured
 
     def faults(self) -> Iterator[Fault]:
         """Questions that no engine is taken for."""

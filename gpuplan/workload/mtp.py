@@ -32,9 +32,9 @@ class Modules(Record):
 
 
 def module_key(arch: Architecture) -> str:
-    """The key of the block that a module holds: that of the last layer."""
-    last = arch.decoder.layers[-1].block
-    return next(key for key, (index, name) in block_keys(arch).items() if name == last and arch.stacks[index] is arch.decoder)
+    """The key of the block that a module holds."""
+    own = arch.decoder.module
+    return next(key for key, (index, name) in block_keys(arch).items() if name == own and arch.stacks[index] is arch.decoder)
 
 
 def modules_of(arch: Architecture, leaves: Leaves, number: Term) -> Modules:

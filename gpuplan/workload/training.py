@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from gpuplan.formulas.basic import product, share
 from gpuplan.formulas.memory import logits_bytes, tensor_bytes
-from gpuplan.formulas.stages import farthest_stage, on_single_stage, pipeline_peers, regathering_ranks
+from gpuplan.formulas.stages import on_single_stage
 from gpuplan.formulas.training import (
     expert_rank_tokens,
     expert_shards,
@@ -33,6 +33,7 @@ from gpuplan.workload.documents import seen_document
 from gpuplan.workload.draft import LayerSetting
 from gpuplan.workload.edges import EdgeWays, EdgeWork, edge_work
 from gpuplan.workload.engine_habits import with_biases, with_habits
+from gpuplan.workload.hand_over import hand_over, regathered
 from gpuplan.workload.kv_heads import kv_copies
 from gpuplan.workload.layer import layer_program
 from gpuplan.workload.mtp import Modules, modules_of, with_modules, with_work
@@ -249,8 +250,10 @@ def training_work(
         expert_shards=experts_cut,
         expert_ways=product.term("plan.expert_ways", a=step.ep, b=etp),
         dense_stride=step.tp,
-        pipeline=_pipeline(leaves, split, step, types, tokens, in_parts=keeper.habits.hands_parts),
-        regather=_regather(leaves, split, step, types, tokens) if keeper.habits.hands_parts and not p.sequence_parallel else None,
+        pipeline=hand_over(
+            leaves, split, step, types, tokens, in_parts=keeper.habits.hands_parts, inside=bool(plan.how.stages_inside)
+        ),
+        regather=regathered(leaves, split, step, types, tokens) if keeper.habits.hands_parts and not p.sequence_parallel else None,
         vocab=vocab,
         logits=logits_bytes.term("activations.logits", tokens=tokens, vocab=vocab, element_bytes=step.logit_bytes, copies=ONE),
         largest_edge=share.term(
@@ -428,20 +431,3 @@ def _heads_for_tokens(key: str, forward: LayerProgram, step: StepTerms, types: T
         f"step.{key}.exchanged_bytes", tokens=tokens, width=total(f"{key}.exchanged_width", wide), element_bytes=types.activation
     )
     return Collective(name=f"context.{key}", kind="all_to_all", size=size, group=step.cp, stride=step.tp)
-
-
-def _regather(leaves: Leaves, split: Split, step: StepTerms, types: Types, tokens: Term) -> Collective:
-    """The gather of hidden states over tensor parallel ranks that each received a part of them."""
-    size = tensor_bytes.term("pipeline.gathered_bytes", tokens=tokens, width=leaves.hidden, element_bytes=types.activation)
-    group = regathering_ranks.term("pipeline.gathering_ranks", tp=step.tp, pp=step.pp)
-    return Collective(name="pipeline.gather", kind="all_gather", size=size, group=group, stride=ONE)
-
-
-def _pipeline(leaves: Leaves, split: Split, step: StepTerms, types: Types, tokens: Term, *, in_parts: bool) -> Collective:
-    """What one stage sends to the next for a micro-batch: the hidden states, in parts under sequence parallelism."""
-    width = leaves.split("pipeline.width", leaves.hidden, step.tp if in_parts else split.sp)
-    size = tensor_bytes.term("pipeline.bytes", tokens=tokens, width=width, element_bytes=types.activation)
-    stride = product.term("pipeline.stride", a=product.term("pipeline.tp_cp", a=step.tp, b=step.cp), b=step.dp)
-    stride = farthest_stage.term("pipeline.farthest", stride=stride, pp=step.pp)
-    group = pipeline_peers.term("pipeline.peers", pp=step.pp)
-    return Collective(name="pipeline.send", kind="broadcast", size=size, group=group, stride=stride)

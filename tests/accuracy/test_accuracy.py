@@ -132,11 +132,14 @@ def test_frameworks_without_a_profile_are_taken_as_what_they_resemble(
 
 @pytest.mark.parametrize(
     ("framework", "said", "asked"),
-    [("megatron-deepspeed", "flash2", "flash2"), ("megatron-deepspeed", "standard", "eager"), ("megatron-lm", "flash2", None)],
+    [
+        ("megatron-deepspeed", "flash2", "flash2"),
+        ("megatron-deepspeed", "standard", "eager"),
+        ("megatron-lm", "flash2", "flash2"),
+        ("megatron-lm", "flash", None),
+    ],
 )
-def test_fused_attention_is_asked_for_where_an_engine_writes_scores_out(
-    tmp_path: Path, framework: str, said: str, asked: str | None
-) -> None:
+def test_attention_is_asked_for_as_the_page_says_it_ran(tmp_path: Path, framework: str, said: str, asked: str | None) -> None:
     row = changed(framework=framework, hardware={"accelerator": "a100-sxm-80gb"}, run={"attention": said})
     (read,) = read_rows([written(tmp_path, row)])
     assert training_question(read, answers()).attention == asked
@@ -165,15 +168,13 @@ def test_a_framework_that_nobody_knows_is_what_its_plan_is_like(tmp_path: Path, 
     assert named == (profile or parts["framework"].lower().split()[0])
 
 
-def test_another_frameworks_profile_answers_in_a_wider_range_and_says_so(tmp_path: Path) -> None:
+def test_another_frameworks_profile_answers_as_it_does_for_its_own_and_says_so(tmp_path: Path) -> None:
     known, unknown = (judged(tmp_path, changed(framework=name)) for name in ("megatron-lm", "llm.c"))
     (one,), (other,) = known["rows"], unknown["rows"]
-    assert other["expected"] == one["expected"]
-    assert other["low"] == pytest.approx(one["low"] / 1.2)
-    assert other["high"] == pytest.approx(one["high"] * 1.2)
+    assert [other[key] for key in ("low", "expected", "high")] == [one[key] for key in ("low", "expected", "high")]
     assert known["stood_in"] == []
     assert unknown["stood_in"] == [{"id": "run-1", "framework": "llm.c", "asked_as": "megatron-lm"}]
-    assert "llm.c as megatron-lm (1)" in table(unknown, worst=0, markdown=False)
+    assert "llm.c as megatron-lm (1)" in " ".join(table(unknown, worst=0, markdown=False).split())
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,10 @@ from gpuplan.accuracy.rows import packaged, read_rows
 from gpuplan.estimate.training import training_figures
 from gpuplan.specs.catalog import Catalog
 from gpuplan.specs.engine import Engine
-from tools.fit_engines import CLOSE, Case, cases, count, fit, given, in_files, left_out, outcome, source_of
+from tools.fit_engines import CLOSE, SITES, Case, cases, count, fit, given, in_files, left_out, outcome, source_of
 from tools.fit_plan import PLAN, Parameter
 from tools.replay import Observed, bounded, changed
+from tools.site_spread import MIDDLE, ends, held, without_each
 
 
 @cache
@@ -43,7 +44,7 @@ def test_engines_that_share_a_parameter_have_one_value_of_it(group: str) -> None
 
 
 def test_parameters_are_few_and_say_what_they_mean() -> None:
-    assert count() <= 46
+    assert count() <= 37
     assert all(one.meaning and one.width > 0 for group in PLAN.values() for one in group.parameters.values())
 
 
@@ -103,3 +104,21 @@ def test_rows_of_sources_that_were_left_out_are_judged_by_none_of_their_own() ->
     found = outcome(group, known(*group.sets), {}, leave_out=True)
     assert set(found.sources) == {source_of(case) for case, _ in found.runs} == {"qwen", "ml-engineering"}
     assert sum(len(errors) for errors in found.sources.values()) == len(found.runs) == sum(map(len, found.chips.values()))
+
+
+@pytest.mark.parametrize("engine", trainers())
+def test_engines_that_no_run_was_fitted_of_have_the_range_that_sites_differ_by(engine: str) -> None:
+    profile = Catalog.open().load(Engine, engine).training
+    assert profile is not None
+    if profile.residual.source == "sites":
+        assert profile.residual.accept == pytest.approx([end * profile.residual.value for end in SITES], abs=6e-4)
+
+
+def test_the_range_of_sites_is_the_middle_of_the_runs_and_is_judged_on_sources_that_it_was_not_made_from() -> None:
+    even = [0.9 + 0.002 * step for step in range(101)]
+    low, high = ends(even)
+    assert held(even, low, high) == pytest.approx(MIDDLE, abs=0.02)
+    far = {"a": even, "b": even, "slow": [1.6, 1.7]}
+    assert without_each(far)["slow"][2] == 0.0
+    # A source that is far from all others does not narrow what they are judged by.
+    assert without_each(far)["a"][1] >= high

@@ -42,7 +42,7 @@ def test_the_figures_of_the_files_are_those_of_the_fit(engine: str, name: str, p
     parameter = PLAN[engine][name]
     runs = priced(engine, name, published, library)
     value = fit(runs, name, parameter)
-    assert in_file(engine, name, parameter.era) == pytest.approx(value, rel=CLOSE)
+    assert in_file(engine, name, parameter) == pytest.approx(value, rel=CLOSE)
     with_it, without = (np.abs(errors_of(runs, name, one, lambda run: ~run.seen)) for one in (value, parameter.without))
     assert float(np.median(with_it)) < float(np.median(without))
     assert float(with_it.mean()) < float(without.mean())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 
 import pytest
 
@@ -107,7 +108,7 @@ def test_terms_models_and_switches_are_options_too(call: Call) -> None:
 
 def test_rows_for_many_and_a_spreadsheet(call: Call) -> None:
     words = (*SERVE, "--on", "h100,l40s", "--weights", "bf16,fp8", "--batch", "1,8")
-    page = call(*words).out
+    page = call(*words, "--full").out
     assert page.count("  fits ") == 8
     assert "more figures with --csv and --json" in page
     assert max(map(len, page.splitlines())) <= 80
@@ -115,6 +116,27 @@ def test_rows_for_many_and_a_spreadsheet(call: Call) -> None:
     assert len({row["estimate"] for row in rows}) == 8
     assert {row["section"] for row in rows} >= {"verdict", "figure", "price"}
     assert call(*words, "--md").out.startswith("|  | h100, fp8, batch 8 |")
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ("serve llama-3.1-8b --on h100,l40s", ["tokens/s", "cost of 1M output tokens", "price kind", "Why behind h100"]),
+        ("serve llama-3.1-8b --on h100,l40s --weights bf16,fp8 --batch 1,8,16,32", ["4 more answers", "Why behind h100, fp8"]),
+        ("train llama-3.1-8b --on 8xh100,8xb200,tpu-v5e-64 --tokens 1T", ["relative", "Prices of one accelerator", "2.25 PFLOP/s"]),
+        ("fit llama-3.1-405b --on l4,h100", ["none fits", "Why behind h100", "Differs"]),
+        ("serve llama-3.1-8b --on l40s,m3-ultra,h1000 --batch 4", ["no price (m3-ultra)", "No answer"]),
+    ],
+)
+def test_a_comparison_is_one_screen(call: Call, words: str, told: list[str]) -> None:
+    said = call("compare", *words.split())
+    lines = said.out.splitlines()
+    assert len(lines) <= 30
+    assert max(map(len, lines)) <= 80
+    assert [one for one in told if one not in said.out] == []
+    assert re.findall(r"\b(?:hw|engine|plan)\.\w+|\b[a-z]+_[a-z]+_[a-z]+\b", said.out.replace("minimal_with_context", "")) == []
+    whole = call("compare", *words.split(), "--full").out
+    assert len(whole.splitlines()) > len(lines)
 
 
 @pytest.mark.parametrize(
@@ -126,7 +148,7 @@ def test_rows_for_many_and_a_spreadsheet(call: Call) -> None:
         ("--on h100 --weights bf16,fp9", "--weights fp9: no such choice"),
         ("--on h100", "a comparison wants two or more of something"),
         ("--on h100,l4 --emit compose", "--emit means nothing to a comparison"),
-        ("--on h100,l4 --require fits", "--require means nothing to a comparison"),
+        ("--on h100,l4 --require fitz", "--require"),
         ("--on h100,l4 --by", "--by: which figure?"),
         ("--on h100 --on h100", "--on h100 is given twice"),
     ],
@@ -135,6 +157,21 @@ def test_what_is_no_comparison(call: Call, words: str, said: str) -> None:
     made = call("compare", "serve", "llama-3.1-8b", *words.split())
     assert made.code == 2
     assert said in made.err
+
+
+@pytest.mark.parametrize(
+    ("require", "code", "told"),
+    [
+        ("fits and tokens_per_s > 10", 0, []),
+        ("fits and tokens_per_s > 1000", 4, ["l4: `fits and tokens_per_s > 1000` does not hold"]),
+        ("ttft_p99_s < 1 s", 5, ["h100: whether", "l4: whether"]),
+    ],
+)
+def test_an_assertion_must_hold_of_every_answer(call: Call, require: str, code: int, told: list[str]) -> None:
+    made = call(*SERVE, "--on", "h100,l4", "--require", require)
+    assert made.code == code, made.err
+    assert made.err.count("error: ") == len(told)
+    assert [one for one in told if one not in made.err] == []
 
 
 def test_there_are_not_too_many() -> None:

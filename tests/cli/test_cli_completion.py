@@ -57,7 +57,7 @@ def offered(env: dict[str, str], line: str, breaks: str = "") -> list[str]:
     ("line", "words"),
     [
         ("gpuplan accur", ["accuracy"]),
-        ("gpuplan plan ", ["train", "finetune", "serve", "carries"]),
+        ("gpuplan plan ", ["train", "finetune", "rl", "serve", "carries"]),
         ("gpuplan prices import sky", ["skypilot"]),
         ("gpuplan train --recompute se", ["selective", "selective-op"]),
         ("gpuplan train --overlap dp,p", ["dp,pp"]),

@@ -181,3 +181,28 @@ def test_json_of_specs_is_json(call: Call) -> None:
     assert {"h100-sxm-80gb", "h100-pcie-80gb"} <= {one["id"] for one in listed}
     shown = json.loads(call("specs", "show", "h100-sxm-80gb", "--json").out)
     assert shown["id"] == "h100-sxm-80gb"
+
+
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        (["does llama 3 70b fit on my 4090?"], "gpuplan fit llama-3-70b --on 4090"),
+        (["llama-3.1-8b"], "gpuplan fit llama-3.1-8b --on h100"),
+        (["can I fine-tune mistral 7b on a 3060?"], "gpuplan train mistral-7b --on 3060"),
+        (
+            ["how", "many", "tokens", "a", "second", "does", "DeepSeek", "R1", "make", "on", "8", "H200"],
+            "gpuplan serve deepseek-r1 --on 8xh200",
+        ),
+        (["what runs on my macbook pro m4 max"], "gpuplan what-runs --on macbook-pro-m4-max"),
+        (["fit", "llama 3 70b", "rtx 4090"], "gpuplan fit llama-3-70b --on rtx-4090"),
+        (["fitt"], "did you mean `fit`"),
+        (["hello"], "`gpuplan --help` shows"),
+    ],
+)
+def test_a_question_in_plain_words_is_told_its_command(call: Call, words: list[str], meant: str) -> None:
+    said = call(*words)
+    assert said.code == 2
+    assert meant in said.err
+    if meant.startswith("gpuplan"):
+        again = call(*meant.split()[1:], *(["--limit", "1"] if "what-runs" in meant else ["--brief"]))
+        assert again.code in (0, 3), again.err

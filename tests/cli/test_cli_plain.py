@@ -16,6 +16,7 @@ ANSWERED = {
     "serve": "serve gpt2 --on rtx-4090 --prompt 100 --output 100",
     "plan train": "plan train gpt2 --on lambda:gpu_8x_h100_sxm5 --tokens 1B --front",
     "plan finetune": "plan finetune gpt2 --on runpod:l40s --full",
+    "plan rl": "plan rl qwen2.5-0.5b --on 2xl40s --prompts 32 --steps 10 --staleness 1",
     "plan serve": "plan serve gpt2 --on runpod:l40s --rate 1/s --prompt 100 --output 100 --front",
     "plan carries": "plan carries gpt2 --on rtx-4090",
     "what-runs": "what-runs gpt2 --on rtx-4090",
@@ -98,7 +99,7 @@ def test_forms_that_contradict_each_other_are_refused_in_one_message(call: Call,
         ("plan serve gpt2 --users 9 --full-answer --brief", "--full-answer and --brief exclude each other"),
         ("plan serve gpt2 --users 9 --full-answer --json", "--full-answer: the answer is not written in words"),
         ("plan serve gpt2 --users 9 --plain --emit k8s", "--plain: the answer is not written in words"),
-        ("compare fit gpt2 --on l4,l40s --full --plain", "--full means nothing to a comparison"),
+        ("compare fit gpt2 --on l4,l40s --full --brief", "--full and --brief exclude each other"),
     ],
 )
 def test_what_else_one_line_or_none_has_no_place_for(call: Call, line: str, message: str) -> None:

@@ -23,10 +23,12 @@ from tests.cli.cli_calls import Call
 BUY = {"model": "gpt2", "tokens": "10B", "on": "8xh100"}
 CHAT = {"model": "llama-3.1-8b", "rate": "2/s", "on": "h100,l40s", "max_count": 2}
 TUNE = {"model": "llama-3.1-8b", "on": "2xrtx-4090"}
+LEARN = {"model": "qwen2.5-0.5b", "on": "2xl40s", "prompts": 32, "steps": 10}
 HOLDS = {"model": "llama-3.1-8b", "on": "2xl40s"}
 ASKED = {
     "plan train": (BUY, "fits and accelerators <= 8 and cost_usd < 1e4 and step_time_s.high < 1 h"),
     "plan finetune": (TUNE, "fits and wall_time_s > 1 min"),
+    "plan rl": (LEARN, "fits and wall_time_s > 1 min and tokens_per_s > 100"),
     "plan carries": (HOLDS, "fits and rate_per_s > 1 and requests_in_flight > 10 and context_tokens >= 8k"),
     "plan serve": (CHAT, "fits and ttft_p99_s < 2 s and cost_usd_per_month < 50k and fleet_power_watts > 10"),
 }
@@ -41,10 +43,10 @@ def file_of(tmp_path: Path, scenarios: dict[str, Any], defaults: dict[str, Any] 
 
 def test_every_plan_of_a_machine_is_asked_here() -> None:
     assert set(ASKED) == set(PLANNINGS)
-    assert {*PLANNINGS, "fit", "train", "serve"} == set(QUESTIONS)
+    assert {*PLANNINGS, "fit", "train", "serve", "what-runs"} == set(QUESTIONS)
 
 
-@pytest.mark.parametrize("ask", ["plan train", "plan finetune", "plan serve"])
+@pytest.mark.parametrize("ask", ["plan train", "plan finetune", "plan rl", "plan serve"])
 def test_an_answer_is_that_of_the_command(call: Call, tmp_path: Path, ask: str) -> None:
     given, require = ASKED[ask]
     file = file_of(tmp_path, {"it": {"ask": ask, **given, "require": require}})
@@ -79,6 +81,43 @@ def test_what_a_fleet_carries(call: Call, tmp_path: Path) -> None:
     }
     assert largest["answer"]["figures"]["params"]["value"] == max(one["value"] for one in largest["answer"]["plan"]["most"])
     assert "does not fit" in nothing["problems"][0]["hint"]
+
+
+def test_which_models_run_here(call: Call, tmp_path: Path) -> None:
+    own = {"ask": "what-runs", "on": "rtx-4090", "text": ["qwen3-8b"], "sort": "speed"}
+    scenarios = {
+        "runs": {**own, "require": "models >= 1 and tokens_per_s_per_user > 20 and context_tokens >= 8k and params < 9e9"},
+        "slow": {**own, "require": ["tokens_per_s_per_user > 1e6", "cost_usd < 5"]},
+        "none": {**own, "on": "t4", "text": ["llama-3.1-405b"]},
+    }
+    file = file_of(tmp_path, scenarios)
+    said = call("run", file, "--json")
+    runs, slow, none = json.loads(said.out)["results"]
+    assert (said.code, [one["status"] for one in (runs, slow, none)]) == (4, ["passed", "failed", "goal not met"])
+    alone = json.loads(call("what-runs", "qwen3-8b", "--on", "rtx-4090", "--sort", "speed", "--json").out)
+    assert runs["answer"]["plan"] == alone
+    assert runs["answer"]["figures"]["models"]["value"] == len(alone["models"])
+    assert runs["answer"]["figures"]["tokens_per_s_per_user"]["value"] == alone["models"][0]["tokens_per_s"]
+    assert none["problems"][0]["code"] == "what-runs.nothing"
+    page = call("run", file).out
+    assert "qwen3-8b" in page
+    assert "models" in page
+    assert jsonschema.Draft202012Validator(schema()).is_valid({"format": 1, "scenarios": scenarios})
+    bad = call("run", file_of(tmp_path, {"it": {**own, "limit": 3}}))
+    assert (bad.code, "`limit` is no option of `what-runs`" in bad.err) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("require", "code", "said"),
+    [
+        ("models >= 1", 0, ""),
+        ("models > 1000", 4, "`models > 1000` does not hold: models is"),
+        ("ttft_p99_s < 1 s", 5, "is not known"),
+    ],
+)
+def test_require_on_what_runs(call: Call, require: str, code: int, said: str) -> None:
+    made = call("what-runs", "qwen3-8b", "--on", "rtx-4090", "--require", require)
+    assert (made.code, said in made.err) == (code, True), made.err
 
 
 def test_require_on_what_a_fleet_carries(call: Call) -> None:
@@ -178,9 +217,12 @@ def test_a_change_of_specs_may_turn_a_plan(call: Call, tmp_path: Path) -> None:
     chip.write_text(chip.read_text(encoding="utf-8").replace("bandwidth: 864 GB/s", "bandwidth: 8.64 GB/s"), encoding="utf-8")
     asks = {"chat": {"ask": "plan serve", **CHAT}, "holds": {"ask": "plan carries", **HOLDS, "tpot": "1s"}}
     asks["largest"] = {"ask": "plan carries", "model": "any", "on": "l40s", "best": 1, "tpot": "1s"}
+    asks["runs"] = {"ask": "what-runs", "on": "l40s", "text": ["qwen3-14b"], "slowest": 0}
     plans = file_of(tmp_path, asks)
     said = call("specs", "diff", str(shipped_folder()), str(specs), "--scenarios", plans, "--json")
-    made, holds, largest = json.loads(said.out)["estimates"]
+    made, holds, largest, runs = json.loads(said.out)["estimates"]
+    assert runs["old"] != runs["new"]
+    assert "qwen3-14b" in runs["old"]
     assert holds["old"].endswith("requests/s")
     assert holds["new"] != holds["old"]
     assert largest["old"] != largest["new"]

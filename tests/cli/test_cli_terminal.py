@@ -29,3 +29,12 @@ def test_the_verdict_is_coloured() -> None:
     assert code == 0
     assert "\x1b[1;32mFITS\x1b[0m" in shown
     assert len(shown.splitlines()) <= 30
+
+
+def test_errors_and_notes_are_wrapped_at_spaces_on_a_terminal() -> None:
+    for words, code in ((("fit", "llama-3.1-8b"), 2), (("compare", "h100", "h200", "mi300x"), 0)):
+        shown, ended = on_a_terminal(*words, columns=50)
+        told = [line for line in shown.splitlines() if line.startswith(("error: ", "  hint: ", "note: ", "  ")) and line.strip()]
+        assert ended == code
+        assert max(map(len, told)) <= 50
+        assert "`gpuplan specs list`" in " ".join(shown.split()) or "h100-pcie-80gb" in shown

@@ -112,6 +112,22 @@ def test_ranks_wait_for_the_prompts_of_others_unless_the_engine_aligns_them() ->
     assert part(aligned, "decode.passes_waited_for") == 0.0
 
 
+def test_ranks_with_unlike_numbers_of_prompt_tokens_gather_them_more_slowly_and_tell_each_other_on_their_hosts() -> None:
+    """No switch serves a broadcast of each rank's tokens; a step that only decodes has as many of each, in a graph."""
+    given = {**ONE_NODE, "engine": "tensorrt-llm", "tp": 1, "attention_dp": 8}
+    made, alone = served(**given), served(**{**given, "attention_dp": 1, "tp": 8, "ep": 8})
+    ratio, host, step = (part(made, f"engine.{name}") for name in ("uneven_exchange", "rank_host", "step_host"))
+    assert ratio > 1.0
+    assert host > 0.0
+    even, uneven = (part(made, f"prefill.pass.expert_parallel{end}") for end in ("", ".uneven"))
+    assert uneven == pytest.approx(ratio * even)
+    assert part(made, "decode.expert_parallel.uneven") == 0.0
+    assert part(made, "decode.host") == pytest.approx(step + host)
+    assert part(alone, "engine.rank_host") == 0.0
+    other = served(**{**given, "on": "8xb200"})
+    assert part(other, "engine.uneven_exchange") == part(other, "engine.rank_host") == 0.0
+
+
 @pytest.mark.parametrize(
     ("given", "said"),
     [

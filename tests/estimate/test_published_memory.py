@@ -58,6 +58,21 @@ def test_the_step_of_the_optimizer_is_a_moment_of_its_own(engine: str, made: flo
     assert parts["widened_gradients"] == pytest.approx(max(made * states / 16 - passing, 0.0))
 
 
+@pytest.mark.parametrize(("pp", "stage", "each"), [(1, 1, 2.0), (1, 0, 6.0), (2, 1, 6.0)])
+def test_deepspeed_sums_bf16_gradients_in_fp32_for_pipelines_and_where_nothing_is_sharded(pp: int, stage: int, each: float) -> None:
+    # deepspeedai/DeepSpeed pull 4713: the bf16 wrapper sums in fp32, ZeRO's own optimizer, which no pipeline can use, in 16 bits.
+    # FlagPerf 1b5a0303, llama2_7b-megatron-deepspeed: 63 GiB on each of 8 A800 (bf16, one sequence at a time, nothing run again).
+    asked = TrainAsk(
+        model="llama-2-7b", on="8xa800-sxm-80gb", engine="megatron-deepspeed", seq_len=4096, global_batch=256, micro_batch=1, tp=1,
+        pp=pp, zero_stage=stage, recompute="full", attention="flash2",
+    )  # fmt: skip
+    parts = _parts(asked)
+    assert parts["gradients"] / parts["weights"] == pytest.approx(each / 2.0)
+    if (pp, stage) == (1, 1):
+        peak: Any = train(asked.replaced(recompute="none")).figures["peak_memory_bytes"].value
+        assert float(peak) / GIB == pytest.approx(63.0, rel=0.08)
+
+
 def _parts(ask: TrainAsk) -> dict[str, float]:
     """The parts of the memory of the most loaded rank."""
     whole: Any = next(one for one in train(ask).breakdowns if one.title.startswith("memory"))

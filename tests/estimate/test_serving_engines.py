@@ -154,3 +154,68 @@ def test_a_residual_holds_its_middle_and_spans_both_sides() -> None:
         for residual in (profile.prefill_residual, profile.decode_residual):
             assert residual.accept is not None
             assert residual.accept[0] <= residual.value < residual.accept[1]
+
+
+def test_behind_stages_a_step_of_tensorrt_llm_lasts_as_long_as_the_hosts_of_all_of_them() -> None:
+    """Its loop with stages overlaps nothing: short ones wait for what is done for each sequence of a micro-batch."""
+    made = figures("tensorrt-llm", on=f"8x{H100}", pp=8.0, weights="fp8", batch=1024.0)
+    find = phase(made).seconds.find
+    step, each, issue = (find(name) for name in ("engine.stage_host", "engine.stage_sequence_host", "decode.issue"))
+    assert step is not None
+    assert each is not None
+    assert issue is not None
+    assert issue.value == pytest.approx(8 * (float(step.value) + 128 * float(each.value)))
+    assert float(phase(made).seconds.value) > float(issue.value)
+    assert phase(figures("tensorrt-llm", on=f"8x{H100}", dp=8.0, weights="fp8")).seconds.find("engine.stage_host") is None
+    large = figures("tensorrt-llm", "llama-3.1-405b", on=f"8x{H100}", pp=8.0, weights="fp8", batch=64.0)
+    assert part(phase(large), "issue_wait") == 0.0
+
+
+def test_a_processor_issues_its_own_kernels_and_nothing_hides_that() -> None:
+    """And its caches are copied in every step: eight heads read each key of CodeLlama 34B, which are written out for them."""
+    made, other = (figures("autoawq", "codellama-34b", on=on, weights="int4", batch=1.0) for on in ("cpu-xeon-spr-48c", H100))
+    find = phase(made).seconds.find
+    layer, passes, read = (find(name) for name in ("engine.processors.layer", "decode.cache_passes", "decode.copied.cache_read"))
+    assert layer is not None
+    assert part(phase(made), "issue_wait") == pytest.approx(48 * float(layer.value))
+    assert part(phase(made), "cache_copies") > part(phase(made), "attention")
+    assert passes is not None
+    assert read is not None
+    own = find("engine.processors.cache_passes")
+    assert own is not None
+    assert float(passes.value) == pytest.approx(8 * float(own.value))
+    assert "cache_copies" not in phase(made, "prefill").parts
+    assert "cache_copies" not in phase(other).parts
+    assert phase(other).seconds.find("engine.processors.layer") is None
+
+
+def test_collectives_that_no_graph_holds_are_issued_one_by_one() -> None:
+    """LitGPT calls two all-reduces a layer from hooks: more ranks do not shorten a step that waits for its host."""
+    two, eight, alone = (
+        figures("litgpt", "llama-2-70b", on=f"8x{H100}", tp=tp, weights="nf4-dq") for tp in (2.0, 8.0, 1.0)
+    )  # fmt: skip
+    issued = phase(eight).seconds.find("decode.issue_collectives")
+    host = phase(eight).seconds.find("engine.collective_host")
+    assert issued is not None
+    assert host is not None
+    assert issued.value == pytest.approx(160 * float(host.value))
+    assert phase(two).seconds.value == pytest.approx(phase(eight).seconds.value)
+    assert phase(alone).seconds.find("decode.issue_collectives") is None
+
+
+def test_until_0_18_ranks_of_tensorrt_llm_wait_for_each_other_in_each_layer() -> None:
+    """Kernels were launched one by one; since PyTorch's runtime decode steps are replayed from graphs."""
+    about = subject("llama-3.1-70b", f"8x{H100}", "tensorrt-llm")
+    old = about.replaced(engine=about.engine.dated("2025-02"))
+    plan = serve_plan(tp=8.0, weights="fp8")
+    made, now = (ServingModel.of(one, plan).decode() for one in (old, about))
+    each, wait = (made.seconds.find(name) for name in ("engine.rank_wait", "decode.host.tensor_ranks"))
+    assert each is not None
+    assert wait is not None
+    assert wait.value == pytest.approx(80 * 7 * float(each.value))
+    assert part(made, "host") > float(wait.value)
+    assert now.seconds.find("engine.rank_wait") is None
+    alone = ServingModel.of(old, serve_plan(tp=1.0, weights="fp8")).decode()
+    assert alone.seconds.find("decode.host.tensor_ranks") is None
+    passes = ServingModel.of(old, plan).prefill("prefill", old.leaves()("sequences", 1))
+    assert passes.seconds.find("engine.rank_wait") is None

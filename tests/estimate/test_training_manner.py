@@ -287,6 +287,22 @@ def test_deepspeed_reduces_gradients_of_stage_2_for_all_ranks_and_beside_nothing
     assert exchange("axolotl") < 0.7 * exchange("accelerate")
 
 
+@pytest.mark.parametrize("engine", ["accelerate", "deepspeed"])
+def test_deepspeed_reduces_gradients_of_stage_1_behind_the_last_backward_pass_unless_asked(engine: str) -> None:
+    # stage_1_and_2.py: `if self.partition_gradients or self.overlap_comm:` there are hooks, and reduce_gradients does it otherwise.
+    def exchange(**how: Any) -> float:
+        found = LIBRARY.look_up(TrainAsk(model="llama-2-7b", on="2xdgx-a100@ib-hdr", engine=engine), "train", with_price=False)
+        plan = TrainPlan(
+            parallel=Parallelism(zero_stage=1, dp=16.0), seq_len=2048.0, micro_batch=4.0, global_batch=64.0, how=Manner(**how)
+        )
+        _, parts = training_figures(found.subject, plan).time.binding()
+        return float(parts["data_parallel"].value)
+
+    # Sixteen ranks of two nodes with eight links of 200 Gbit/s each scatter 13.5 GB and gather as much.
+    assert exchange() == pytest.approx(2 * 6.74e9 * 2 * 15 / 16 / 200e9, rel=0.4)
+    assert exchange(overlap=("dp",)) < 0.6 * exchange()
+
+
 def test_shards_travel_while_the_accelerator_waits_for_the_host() -> None:
     def step(length: float) -> tuple[float, float]:
         found = LIBRARY.look_up(TrainAsk(model="llama-3.2-1b", on="8xh100", engine="accelerate"), "train", with_price=False)

@@ -146,7 +146,8 @@ def test_frozen_weights_of_one_width_take_as_much() -> None:
 @pytest.mark.parametrize(
     "model",
     ["bert-large", "t5-11b", "llama-3.2-11b-vision", "nemotron-h-56b", "jamba-v0.1-52b", "falcon-h1-34b", "minimax-text-01",
-     "deepseek-v2-lite", "gemma-2-9b", "llama-4-scout-17b-16e", "gpt-oss-20b", "qwen3-next-80b-a3b", "vit-g-14", "dit-xl-2"],
+     "deepseek-v2-lite", "gemma-2-9b", "llama-4-scout-17b-16e", "gpt-oss-20b", "qwen3-next-80b-a3b", "lfm2-8b", "vit-g-14",
+     "dit-xl-2"],
 )  # fmt: skip
 def test_models_of_all_families_keep_the_bounds(model: str) -> None:
     length = 256.0 if model in ("vit-g-14", "dit-xl-2") else 512.0

@@ -10,8 +10,11 @@ from gpuplan.errors import UsageError
 from gpuplan.estimate.training import training_figures
 from gpuplan.machine.hardware import Hardware
 from gpuplan.machine.price import collective_seconds, transfer_seconds
+from gpuplan.plan.ask import TrainAsk
 from gpuplan.plan.train import Manner
 from gpuplan.record import replace
+from gpuplan.search.library import Library
+from gpuplan.search.training import answer_training
 from gpuplan.term import DEFINITION, Term
 from gpuplan.work import Collective, CollectiveKind, Path, Transfer
 from tests.estimate.subjects import subject, train_plan
@@ -152,6 +155,36 @@ def test_switches_that_add_halve_what_an_all_reduce_sends() -> None:
     )
     exchanged = [float(one.time.step.find("step.data_parallel").value) for one in (plain, added)]  # type: ignore[union-attr,arg-type]
     assert exchanged[1] == pytest.approx(exchanged[0] / 2, rel=0.1)
+
+
+def test_stages_side_by_side_hand_over_sooner_where_the_network_thins_out() -> None:
+    """The order TP, CP, PP, DP of Llama 3 (arXiv 2407.21783, 3.3.2), on its cluster with pods that share seven times too little."""
+    base: dict[str, Any] = {"tp": 8.0, "pp": 16.0, "dp": 48.0, "global_batch": 1536.0, "zero_stage": 1}
+    found = {
+        (on, inside): training_figures(
+            subject("llama-3.1-405b", on), train_plan(**base, how=Manner(stages_inside=inside, overlap=()))
+        ).time.step
+        for on in ("6144xh100-sxm-80gb@meta-24k-roce", "6144xh100-sxm-80gb@ib-ndr")
+        for inside in (None, True)
+    }  # fmt: skip
+    sends = [float(one.find("first_stage.step.pipeline_send").value) for one in found.values()]  # type: ignore[union-attr,arg-type]
+    shared = [float(one.find("first_stage.step.data_parallel").value) for one in found.values()]  # type: ignore[union-attr,arg-type]
+    assert sends[1] < sends[0] / 4, "inside a pod in place of between two"
+    assert shared[1] == pytest.approx(shared[0], rel=0.1), "sums cross between pods once, for all ranks of one"
+    assert sends[3] == pytest.approx(sends[2])
+
+
+def test_which_ranks_are_neighbours_is_chosen_where_it_matters() -> None:
+    asked = TrainAsk(model="llama-3.1-70b", on="6144xh100-sxm-80gb@meta-24k-roce", seq_len=8192, global_batch=1536)
+    free, outside, inside = (
+        answer_training(asked.replaced(stages_inside=one), Library.shared(), with_price=False) for one in (None, False, True)
+    )
+    steps = [float(one.figures["step_time_s"].value) for one in (free, outside, inside)]
+    assert steps[0] <= min(steps[1:]) * 1.005
+    assert steps[2] < steps[1]
+    assert free.question["stages_inside"] == "true"
+    flat = answer_training(asked.replaced(on="256xh100-sxm-80gb"), Library.shared(), with_price=False)
+    assert "stages_inside" not in flat.question
 
 
 def test_a_hand_over_inside_a_node_is_faster_than_across() -> None:

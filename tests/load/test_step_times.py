@@ -18,6 +18,7 @@ SERVED: tuple[tuple[str, str, str, dict[str, Any]], ...] = (
     ("llama-3.1-8b", "h100-sxm-80gb", "vllm", {}),
     ("llama-3.1-70b", "4xh100-sxm-80gb", "tensorrt-llm", {"tp": 4.0, "weights": "fp8"}),
     ("deepseek-v3", "8xh200-sxm-141gb", "sglang", {"tp": 8.0, "weights": "fp8"}),
+    ("llama-3.1-8b", "4xh100-sxm-80gb", "tensorrt-llm", {"pp": 4.0, "weights": "fp8"}),
     ("mixtral-8x7b", "4xh100-sxm-80gb", "vllm", {"tp": 2.0, "pp": 2.0}),
     ("qwen3-next-80b-a3b", "4xh100-sxm-80gb", "vllm", {"tp": 4.0}),
     ("gemma-3-27b", "2xh100-sxm-80gb", "vllm", {"tp": 2.0}),

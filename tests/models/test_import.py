@@ -370,3 +370,37 @@ def test_windows_that_a_file_leaves_to_its_class(tmp_path, name):
     stack = find(str(_write(tmp_path, SMALL[name]))).architecture.decoder
     assert stack.counts() == find(name).architecture.decoder.counts()
     assert stack.blocks["sliding"].mixer.window == 4096
+
+
+LFM2 = {
+    "model_type": "lfm2", "vocab_size": 65536, "hidden_size": 2048, "block_ff_dim": 12288, "num_hidden_layers": 16,
+    "num_attention_heads": 32, "num_key_value_heads": 8, "max_position_embeddings": 128000, "conv_L_cache": 3,
+    "full_attn_idxs": [2, 5, 8, 10, 12, 14],
+}  # fmt: skip
+K_EXAONE = {
+    "model_type": "exaone_moe", "vocab_size": 153600, "hidden_size": 6144, "intermediate_size": 18432, "num_hidden_layers": 48,
+    "moe_intermediate_size": 2048, "num_attention_heads": 64, "num_key_value_heads": 8, "head_dim": 128, "num_experts": 128,
+    "num_experts_per_tok": 8, "num_shared_experts": 1, "first_k_dense_replace": 1, "sliding_window": 128,
+    "max_position_embeddings": 262144,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("config", "params"),
+    [
+        (LFM2, 1_170_340_608),  # stored tensors of LiquidAI/LFM2-1.2B
+        ({**LFM2, "full_attn_idxs": None, "layer_types": ["conv"] * 10 + ["full_attention"] * 6}, 1_170_340_608),
+        (K_EXAONE, 237_099_669_632 - 528_513_280),  # those of K-EXAONE-236B-A23B without its layer of multi-token prediction
+    ],
+)
+def test_newer_families_count_what_their_checkpoints_store(config, params, tmp_path):
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps({key: value for key, value in config.items() if value is not None}))
+    assert import_config(path).count().params_total.value == params
+
+
+def test_which_layers_of_an_lfm2_attend_must_be_said(tmp_path):
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps({key: value for key, value in LFM2.items() if key != "full_attn_idxs"}))
+    with pytest.raises(UnknownError, match="layer_types"):
+        import_config(path)

@@ -19,6 +19,7 @@ def _no_network(monkeypatch):
 def test_every_entry_names_a_card_and_a_source():
     kinds = table()
     assert all((CARDS / f"{one.card}.yaml").is_file() for one in kinds.like)
+    assert all((CARDS / f"{one}.yaml").is_file() for one in kinds.of_size)
     shipped = {path.stem for folder in (CARDS, DIFFUSION, GENERIC) for path in folder.glob("*.yaml")}
     assert {one for kind in kinds.near for one in kind.nearest} <= shipped
     used = {one.source for one in (*kinds.like, *kinds.near)}
@@ -71,7 +72,7 @@ def test_a_name_without_its_owner_or_of_another_is_taken(name, card):
         ("gpt-4o", "gpt-oss-120b"),
         ("claude-opus-4.5", "kimi-k2.5"),
         ("google/gemma-3n-E4B-it", "gemma-3-4b"),
-        ("LiquidAI/LFM2-1.2B", "smollm3-3b"),
+        ("LiquidAI/LFM2.5-VL-3B", "lfm2-1.2b"),
         ("openai/clip-vit-large-patch14", "vit-l-16"),
         ("qwen:110b", "qwen2.5-72b"),
     ],
@@ -102,3 +103,48 @@ def test_ollamas_library_in_its_usual_type(name, card):
     assert found.id == card
     assert found.weights is not None
     assert found.weights.method == "q4_k_m"
+
+
+@pytest.mark.parametrize(
+    ("name", "card"),
+    [
+        ("Qwen/Qwen3.8-27B", "qwen3.5-27b"),
+        ("nvidia/Qwen3.8-27B-NVFP4", "qwen3.5-27b"),
+        ("ByteDance-Seed/UI-TARS-1.5-7B", "qwen2.5-vl-7b"),
+        ("moonshotai/Kimi-Dev-72B", "qwen2.5-72b"),
+        ("huihui-ai/Huihui-Qwen3-8B-abliterated-v2", "qwen3-8b"),
+        ("byroneverson/Mistral-Small-Instruct-2409-abliterated", "mistral-small-22b"),
+    ],
+)
+def test_tunings_of_2026_are_the_card_that_they_are_built_as(name, card):
+    assert find(name).id == card
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "dphn/Dolphin-Mistral-24B-Venice-Edition",
+        "z-lab/LLaMA3.1-8B-Instruct-DFlash-UltraChat",
+        "openchat/openchat-3.5-0106-gemma",
+        "SenseLLM/ReflectionCoder-CL-34B",
+        "LiquidAI/LFM2.5-2.6B-DSpark",
+    ],
+)
+def test_what_has_other_widths_is_not_taken_for_a_card_by_a_word_of_its_name(name):
+    with pytest.raises(UnknownError):
+        find(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("someone/Novel-30B-A3B", "by the size in its name the nearest on record is `qwen3-30b-a3b`"),
+        ("someone/Novel_27b", "by the size in its name the nearest on record is `qwen3.5-27b`"),
+        ("Qwen/Qwen3-8", "did you mean `qwen/qwen3-8b`"),
+        ("indobenchmark/indobert-base-p1", "`modernbert-base`"),
+    ],
+)
+def test_a_name_of_nothing_known_has_the_nearest_of_its_size_or_kind(name, said):
+    with pytest.raises(UnknownError) as error:
+        find(name)
+    assert said in str(error.value)

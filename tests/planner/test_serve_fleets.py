@@ -78,6 +78,18 @@ def test_bounds_rule_out_nothing_that_wins() -> None:
     assert all(one.option.bound <= one.figure for one in every.found.values())
 
 
+@pytest.mark.parametrize(("users", "spare"), [(None, 2), (40.0, 1)])
+def test_no_fleet_is_below_its_bound(users: float | None, spare: int) -> None:
+    want = Wanted(run=RUN, promise=PROMISE, rate=None if users else 60.0, users=users, least="gpus", spare=spare)
+    found = machines(f"{NAMES},h100")
+    search = ServeSearch(want, found, LIBRARY, FORMATS)
+    search.go(len(found))
+    kinds = {one.option.alone for one in search.found.values()}
+    assert kinds == {True, False}
+    assert all(one.option.bound <= one.figure for one in search.found.values())
+    assert any(one.option.bound == one.figure for one in search.found.values())
+
+
 def test_a_bound_on_the_promise_rules_out_only_what_breaks_it() -> None:
     promise = Promise(tpot=0.004, ttft=0.1)
     want = Wanted(run=RUN, promise=promise, rate=0.5, least="gpus")

@@ -58,8 +58,8 @@ def test_it_is_told_how_many_are_done(plans: Path) -> None:
 
 def test_a_question_that_kills_is_given_up(plans: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cases = cases_of(plans)
-    broken = crew._plain(cases[1])
-    monkeypatch.setattr(crew, "_answer", _deadly)
+    broken = crew.plain_case(cases[1])
+    monkeypatch.setattr(crew, "answer_plain", _deadly)
     made = dict(crew._together(cases[:3], range(3), 2))
     assert [made[at].status for at in range(3)] == ["passed", "no answer", "passed"]
     assert made[1].problems[0]["code"] == "scenarios.killed"

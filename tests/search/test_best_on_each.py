@@ -59,3 +59,22 @@ def test_the_only_plan_is_found_once_for_all_machines() -> None:
     for subject, space in asked:
         here = found[each.place_of(subject, space)]
         assert (here.plan, here.looked_at) == (only(space), 1)
+
+
+def test_machines_that_no_plan_tells_apart_are_searched_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+    for on in ("lambda:gpu_8x_h100_sxm5", "runpod:8x_H100-SXM_SECURE", "8xl40s"):
+        ask = TrainAsk(model="llama-3.1-8b", on=on, engine="megatron-lm", precision="bf16", global_batch=64)
+        found = library().look_up(ask, "train", with_price=False)
+        asked.append((found.subject, space_of(ask, found)[0]))
+    memories = [subject.hw.host_memory for subject, _ in asked[:2]]
+    assert memories[0] is None or memories[1] is None or memories[0].value != memories[1].value
+    keys = [[subject.hw.as_plans_see(hosts=hosts) for subject, _ in asked] for hosts in (False, True)]
+    assert [len(set(one)) for one in keys] == [2, 3]
+    searched: list[int] = []
+    plain = each._searched
+    monkeypatch.setattr(each, "_searched", lambda subjects, space: searched.append(len(subjects)) or plain(subjects, space))
+    found = each.best_on_each(asked)
+    assert searched == [2]
+    first, second = (found[each.place_of(subject, space)] for subject, space in asked[:2])
+    assert first is second

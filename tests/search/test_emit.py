@@ -86,6 +86,16 @@ def test_megatron_is_told_latent_attention_and_experts():
     assert "61 layers on 16 chunks are not even" in text
 
 
+def test_megatron_is_told_which_ranks_are_neighbours():
+    asked = {"model": "llama-3.1-70b", "on": "8xdgx-h100", "tokens": "10B", "engine": "megatron-lm", "tp": 8, "emit": "command"}
+    flag = "--use-tp-pp-dp-mapping"
+    assert flag in words(made("train", **asked, pp=4, stages_inside=True).launch)
+    assert flag not in words(made("train", **asked, pp=4).launch)
+    alone = made("train", **asked, pp=1, stages_inside=True)
+    assert flag not in words(alone.launch)
+    assert any("--stages-inside: of no effect" in note.text for note in alone.notes)
+
+
 def test_torchtitan_and_maxtext_divide_all_ranks():
     text = trained("torchtitan", "command")
     degrees = [

@@ -38,7 +38,13 @@ def test_there_are_the_clusters_of_the_first_catalog():
     assert len(CLUSTERS) >= 19
 
 
-@pytest.mark.parametrize("ident", CLUSTERS)
+def test_a_cluster_whose_nodes_have_a_link_without_a_public_figure_is_asked_for_by_parts_of_a_node():
+    with pytest.raises(UnknownError, match="the bandwidth of `x-bus` of summit-node is not known"):
+        parse_target("summit", CATALOG)
+    assert parse_target("3xv100-sxm2-16gb@summit", CATALOG).count == 3
+
+
+@pytest.mark.parametrize("ident", [one for one in CLUSTERS if one != "summit"])
 def test_each_cluster_names_known_parts_and_can_be_a_target(ident):
     cluster = CLUSTERS[ident]
     node = CATALOG.load(System, cluster.system)

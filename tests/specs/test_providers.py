@@ -29,6 +29,7 @@ def test_every_name_is_of_a_provider_and_nobody_elses():
         ("modal:H100", "modal:h100-sxm-80gb"),
         ("vast-ai:h100", "vast:h100-sxm-80gb"),
         ("together:b200", "together:1x-b200-180gb"),
+        ("colab a100", "colab:a100"),
     ],
 )
 def test_other_names_mean_the_provider(text, meant):
@@ -45,7 +46,12 @@ def test_other_names_mean_the_provider(text, meant):
         ("bedrock", ("tokens", "gpuplan serve")),
         ("8xtensorwave:mi300x", ("no sizes of this provider", "own-specs")),
         ("runpod", ("is a provider", "`runpod:")),
-        ("hyperstack:h900", ("is called `hyperstack:h900`",)),
+        ("hyperstack:h900", ("no instance of hyperstack is called `h900`", "its instances on record have")),
+        ("fluidstack:h100", ("no instance of fluidstack is called `h100`", "with h100-pcie-80gb it has `fluidstack:")),
+        ("vultr:h100", ("none on record has h100-sxm-80gb", "--price")),
+        ("kaggle p100", ("with p100-pcie-16gb it has `kaggle:gpu-p100`",)),
+        ("datacrunch:1B200.30V", ("with b200-sxm-180gb it has `verda:",)),
+        ("aws:r7i.metal-48xl", ("no instance of aws is called", "gpuplan specs list instances aws")),
     ],
 )
 def test_what_has_no_instances_is_answered_with_what_to_name(text, words):

@@ -85,7 +85,8 @@ def _plan(given: Mapping[str, Any]) -> dict[str, Any]:
     both = sorted(asked.keys() & inner.keys())
     if both:
         raise UsageError(Problem("usage.twice", f"plan: {', '.join(both)} stands in `question` too", "give it once"))
-    task = "train" if goal in ("plan train", "plan finetune") else "serve"
+
+    task = "train" if goal in ("plan train", "plan finetune", "plan rl") else "serve"
     strange = [key for key in asked if key not in by_key(GOALS[goal]) and key not in by_key(ASKS[task])]
     if strange:
         raise UsageError(Problem("tool.option", f"plan: the goal `{given['goal']}` takes no {', '.join(strange)}"))

@@ -51,7 +51,7 @@ def tools() -> dict[str, dict[str, Any]]:
     for name, ask in GOALS.items():
         for key, one in properties(ask).items():
             if key not in LEFT_OUT:
-                goals.setdefault(key, {**one, "description": f"{one['description']} ({name.partition(' ')[2]})"})
+                goals.setdefault(key, {**_short(one), "description": f"{one['description']} ({name.partition(' ')[2]})"})
     fleet = "For `carries`: the machine, as the tools of the tasks take it. For the others: these offers alone"
     goals["on"] = {"type": "string", "minLength": 1, "description": fleet}
     return asked | {
@@ -179,8 +179,18 @@ def _not_taken(tool: str, key: str, known: Mapping[str, Any]) -> Problem:
 
 def _without(made: dict[str, Any]) -> dict[str, Any]:
     """The schema of a question without what assistants do not have."""
-    kept = {key: one for key, one in made["properties"].items() if key not in LEFT_OUT}
+    kept = {key: _short(one) for key, one in made["properties"].items() if key not in LEFT_OUT}
     return {"type": "object", "properties": kept, "required": ["model", "on"], "additionalProperties": False}
+
+
+def _short(one: Mapping[str, Any]) -> dict[str, Any]:
+    """The schema of an option in fewer words: a client sends all of them with each question. The option reads its limits.
+
+    >>> _short({"description": "Tokens", "anyOf": [{"type": "integer", "minimum": 1}, {"type": "string", "minLength": 1}]})
+    {'description': 'Tokens', 'type': ['integer', 'string']}
+    """
+    kept = {key: value for key, value in one.items() if key not in ("anyOf", "minLength")}
+    return kept | ({"type": [kind["type"] for kind in one["anyOf"]]} if "anyOf" in one else {})
 
 
 def _object(made: dict[str, Any], *required: str) -> dict[str, Any]:

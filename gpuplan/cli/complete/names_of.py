@@ -22,7 +22,14 @@ def names(folders: Sequence[Path]) -> dict[str, list[str]]:
     made["families"] = list(catalog.paths("instances"))
     made["providers"] = sorted({*(name.partition(":")[0] for name in made["instances"]), *made["prices"]})
     made["vendors"] = sorted({path.parent.name for path in catalog.paths("accelerators").values()})
-    made["places"] = [*made["accelerators"], *made["systems"], *made["instances"], *_slices(catalog), *made["clusters"], "local"]
+    made["places"] = [
+        *made["accelerators"],
+        *made["systems"],
+        *made["instances"],
+        *_slices(catalog),
+        *_whole_clusters(catalog),
+        "local",
+    ]
     made["places+"] = [name for kind in ("accelerators", "systems", "clusters") for name in made[f"{kind}+"]]
     made["fabrics"] = [*made["networks"], *made["clusters"]]
     made["fabrics+"] = [*made["networks+"], *made["clusters+"]]
@@ -45,6 +52,17 @@ def _aliases(kind: str, catalog: Catalog) -> list[str]:
     with suppress(GpuplanError):
         return list(catalog.names(kind))
     return list(Catalog(catalog.folders[:1]).names(kind))  # A file of the user's is wrong: theirs are offered by id alone.
+
+
+def _whole_clusters(catalog: Catalog) -> list[str]:
+    """The clusters whose number of accelerators is known: only these are a place by themselves."""
+    from gpuplan.specs.cluster import Cluster
+
+    found: list[str] = []
+    for name in catalog.paths("clusters"):
+        with suppress(GpuplanError):
+            found += [name] if catalog.load(Cluster, name).accelerators is not None else []
+    return found
 
 
 def _slices(catalog: Catalog) -> list[str]:

@@ -1,10 +1,10 @@
-"""State-space models and hybrids: Mamba, Jamba, Nemotron-H, Falcon-H1, Qwen3-Next, Qwen3.5, MiniMax-Text-01."""
+"""State-space models and hybrids: Mamba, Jamba, Nemotron-H, Falcon-H1, Qwen3-Next, Qwen3.5, MiniMax-Text-01, LFM2."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from gpuplan.models.architecture import Architecture, Block, ChannelMixer, GatedDelta, Mlp, StateSpace
+from gpuplan.models.architecture import Architecture, Block, ChannelMixer, GatedDelta, Mlp, ShortConv, StateSpace
 from gpuplan.models.config_reader import Config
 from gpuplan.models.families.common import Reader, attention, decoder, dense, depth, experts, finish
 from gpuplan.models.families.moe import sparse_layers
@@ -222,6 +222,37 @@ def minimax_text(c: Config) -> Architecture:
     return finish(c, [decoder(["attention" if one else "linear" for one in is_full], blocks)], tied=False)
 
 
+def lfm2(c: Config) -> Architecture:
+    """LFM2: gated short convolutions, with attention in some layers; experts in all but the first layers of the larger ones."""
+    layers, hidden = depth(c), c.count("hidden_size")
+    full = attention(c, kv_default=8, qk_norm="head")
+    conv = ShortConv(width=hidden, conv_kernel=c.count("conv_L_cache", default=3), bias=c.flag("conv_bias", default=False))
+    words = c.words("layer_types", layers, ("full_attention", "conv"))
+    chosen = c.items("full_attn_idxs")
+    if words is None and chosen is None:
+        c.missing("layer_types", "full_attn_idxs")
+    is_full = [word == "full_attention" for word in words] if words else [at in (chosen or []) for at in range(layers)]
+    width = c.count("block_ff_dim", "intermediate_size")
+    if not c.has("num_experts") and c.flag("block_auto_adjust_ff_dim", default=True):
+        # Two thirds, in whole steps (transformers, modeling_lfm2.py).
+        step = c.count("block_multiple_of", default=256)
+        width = -(-int(2 * width / 3) // step) * step
+    c.raw("block_ffn_dim_multiplier", "full_attn_idxs", "block_dim", "conv_dim", "conv_dim_out", "num_heads")
+    routed = (
+        experts(c, width=("moe_intermediate_size",), router_bias=c.flag("use_expert_bias", default=True))
+        if c.has("num_experts")
+        else None
+    )
+    first = c.count("num_dense_layers", default=2, least=0) if routed is not None else layers
+    blocks, layout = {}, []
+    for at in range(layers):
+        name = ("attention" if is_full[at] else "conv") + ("" if routed is None or at >= first else "_dense")
+        layout.append(name)
+        mlp: ChannelMixer = Mlp(width=width) if routed is None or at < first else routed
+        blocks[name] = Block(mixer=full if is_full[at] else conv, mlp=mlp)
+    return finish(c, [decoder(layout, blocks)], tied=True)
+
+
 READERS: Mapping[str, Reader] = {
     "mamba": mamba,
     "falcon_mamba": mamba,
@@ -232,6 +263,8 @@ READERS: Mapping[str, Reader] = {
     "qwen3_next": qwen3_next,
     "qwen3_5_text": qwen3_next,
     "qwen3_5_moe_text": qwen3_next,
+    "lfm2": lfm2,
+    "lfm2_moe": lfm2,
     "minimax": minimax_text,
     "minimax_text_01": minimax_text,
 }

@@ -1,4 +1,4 @@
-"""Decoders with multi-head latent attention: DeepSeek-V2, V3, V3.2, Kimi K2, GLM-5, MiniCPM3."""
+"""Decoders with multi-head latent attention: DeepSeek-V2, V3, V3.2, Kimi K2, GLM-4.7-Flash, GLM-5, MiniCPM3."""
 
 from __future__ import annotations
 
@@ -72,6 +72,7 @@ READERS: Mapping[str, Reader] = {
     "deepseek_v3": deepseek,
     "deepseek_v32": deepseek,
     "kimi_k2": deepseek,
+    "glm4_moe_lite": deepseek,
     "glm_moe_dsa": deepseek,
     "minicpm3": minicpm3,
 }

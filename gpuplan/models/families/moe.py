@@ -315,6 +315,28 @@ def nemotron_nas(c: Config) -> Architecture:
     return finish(c, [decoder(layout, blocks)], tied=False)
 
 
+def exaone_moe(c: Config) -> Architecture:
+    """K-EXAONE: a dense first layer, then shared and routed experts; every fourth layer and the last see everything."""
+    layers = depth(c)
+    one = attention(c, kv_default=c.count("num_attention_heads"), qk_norm="head")
+    sparse = first_dense(c, layers)
+    width = c.count("moe_intermediate_size")
+    shared = c.count("num_shared_experts", default=1, least=0)
+    moe = experts(c, width=("moe_intermediate_size",), shared_experts=shared, shared_width=shared * width, router_bias=True)
+    words = c.words("layer_types", layers, SLIDING)
+    c.raw("sliding_window_pattern", "first_k_dense_replace")
+    if words is None:
+        words = [SLIDING[(at + 1) % 4 != 0 and at + 1 < layers] for at in range(layers)]
+    local = with_window(one, c.count("sliding_window"))
+    plain = dense(c)
+    layout = [f"{word.partition('_')[0]}_{'moe' if sparse[at] else 'dense'}" for at, word in enumerate(words)]
+    blocks = {
+        name: Block(mixer=local if name.startswith("sliding") else one, mlp=moe if name.endswith("moe") else plain)
+        for name in dict.fromkeys(layout)
+    }
+    return finish(c, [decoder(layout, blocks)], tied=False)
+
+
 READERS: Mapping[str, Reader] = {
     "mixtral": mixtral,
     "phimoe": phimoe,
@@ -326,6 +348,7 @@ READERS: Mapping[str, Reader] = {
     "glm4_moe": glm4_moe,
     "minimax_m2": minimax_m2,
     "dbrx": dbrx,
+    "exaone_moe": exaone_moe,
     "mimo_v2_flash": mimo_v2,
     "gemma4_text": gemma4,
     "mllama_text_model": mllama,

@@ -114,6 +114,8 @@ def _division(said: Writer, one: Trained) -> None:
     said.say("--pipeline-model-parallel-size", float(p.pp))
     if p.sequence_parallel and p.tp > 1:
         said.say("--sequence-parallel")
+    if one.plan.how.stages_inside and p.pp > 1:
+        said.say("--use-tp-pp-dp-mapping")
     if p.cp > 1:
         said.say("--context-parallel-size", float(p.cp))
         said.say("--cp-comm-type", _CP[p.cp_kind])

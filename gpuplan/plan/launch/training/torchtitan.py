@@ -41,6 +41,8 @@ def torchtitan(launch: Launch, one: Trained) -> Written:
     said.say("--parallelism.pipeline_parallel_degree", float(p.pp))
     if p.tp > 1 and not p.sequence_parallel:
         said.leave("sequence_parallel", "it is on unless a configuration of yours turns it off")
+    if p.pp > 1 and one.plan.how.stages_inside:
+        said.leave("stages_inside", "its stages lie outside of replicas")
     if p.pp > 1:
         interleaved = p.vpp > 1 and p.schedule == "1f1b"
         known = "Interleaved1F1B" if interleaved else _SCHEDULES.get(p.schedule)

@@ -1,0 +1,26 @@
+"""Which machines differ in nothing but who offers them, and at which price? What is found of one holds for all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Any
+
+from gpuplan.specs.target import Target
+from gpuplan.term import Term
+
+
+def hardware_key(target: Target, *, hosts: bool = False) -> Hashable:
+    """What tells machines apart that train or serve differently, whoever offers them: accelerators, links, those on a host.
+
+    With `hosts` also what else a host has, for what is kept in its memory or on its disks.
+    """
+    levels = tuple(tuple(_plain(getattr(level, name)) for name in level.field_names()) for level in target.levels)
+    host = target.per_unit if target.instance is not None or target.system is not None else 0
+    own = (target.instance or target.system).id if hosts and host else ""  # type: ignore[union-attr]
+    chip = target.accelerator.id, target.memory, target.share, target.local
+    return chip, target.count, levels, _plain(target.host_link), host, own
+
+
+def _plain(value: Any) -> Any:
+    """The value of a term, and anything else as it is."""
+    return float(value.value) if isinstance(value, Term) else value

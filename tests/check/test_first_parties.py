@@ -1,0 +1,46 @@
+"""tools/first_parties.py: whose pages the values of spec files cite, and what README says of it."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from gpuplan.specs.accelerator import Accelerator
+from gpuplan.specs.catalog import Catalog
+from tools.first_parties import KINDS, PAGES, is_of, maker_of, page_of, table, told
+
+CATALOG = Catalog.open(env={"HOME": "/nowhere"})
+README = Path(__file__).parents[2] / "README.md"
+
+
+@pytest.mark.parametrize(
+    ("url", "maker", "own"),
+    [
+        ("https://resources.nvidia.com/en-us-data-center", "nvidia", True),
+        ("https://github.com/NVIDIA/nccl", "nvidia", True),
+        ("https://notnvidia.com/page", "nvidia", False),
+        ("https://www.techpowerup.com/gpu-specs/l40s.c4173", "nvidia", False),
+        ("https://docs.aws.amazon.com/ec2/x", "aws", True),
+        ("https://lambda.ai/pricing", "lambda", True),
+        ("https://lambda.ai/pricing", "runpod", False),
+        ("https://github.com/skypilot-org/skypilot-catalog", "azure", False),
+    ],
+)
+def test_an_address_is_its_makers_or_not(url, maker, own):
+    assert is_of(url, maker) is own
+
+
+def test_a_value_has_one_of_four_pages():
+    spec = CATALOG.load(Accelerator, "h100-sxm-80gb")
+    assert maker_of(spec, CATALOG) == "nvidia"
+    found = {page_of(spec, name, "nvidia") for name in (*spec.sources, "")}
+    assert {"the maker's own", "someone else's", "no page"} <= found <= set(PAGES)
+
+
+def test_readme_says_the_shares():
+    files = list(told(CATALOG))
+    assert {one.kind for one in files} == set(KINDS)
+    shares = re.findall(r"(\d+)%", table(files).splitlines()[-1])
+    said = re.search(r"\((\d+) % their maker's own, (\d+) % someone else's\)", README.read_text("utf-8"))
+    assert said is not None
+    assert list(said.groups()) == shares[:2]
