@@ -50,7 +50,8 @@ QUESTIONS = {
         "the burst of a run whose prompts are read elsewhere",
     "serve llama-3.1-70b --on 4xh100 --prefill-workers 1 --decode-workers 1 --rate 2/s": "prompts in turn",
     "serve llama-3.1-8b --on h100 --engine sglang --rate 6/s --prompt 1024 --output 256": "percentiles where prompts go first",
-    "serve llama-3.1-70b --on 4xh100 --prefill-workers 1 --decode-workers 1 --batch 16": "what both kinds of workers keep",
+    "serve llama-3.1-8b --on 2xh100 --engine litgpt --tp 2 --batch 1": "collectives that no graph holds",
+    "serve llama-3.1-70b --on 4xh100 --engine tensorrt-llm --pp 2 --tp 2 --batch 16": "stages that the host serves one by one",
     "serve --on 8xh200 --command 'trtllm-serve deepseek-v3 --tp_size 8 --enable_attention_dp'": "tokens gathered for experts",
     "serve qwen3-30b-a3b --on rtx-4090 --engine llama-cpp --host-experts 12": "experts in the memory of the host",
     "serve llama-3.1-8b --on rtx-4090 --engine llama-cpp --gpu-layers 20": "layers in the memory of the host",
@@ -66,6 +67,7 @@ QUESTIONS = {
     "train llama-3.1-8b --on 2xdgx-h100 --engine internevo --zero-stage 1": "tensors broadcast by their owners",
     "train llama-3.1-8b --on 6xa800-sxm-80gb --engine internevo --pp 6 --tp 1": "layers left over on the last stages",
     "train llama-3.1-8b --on 4096xh100@meta-24k-roce": "an oversubscribed level",
+    "train llama-3.1-405b --on 65536xh100-sxm-80gb@roce-400": "more accelerators than a published run has",
     "train llama-3.1-8b --on rtx-pro-6000-ws-2 --lora 16": "a level whose bus bandwidth was measured",
 }  # fmt: skip
 """Questions beyond the golden ones, and what each of them reaches."""

@@ -59,4 +59,7 @@ def test_the_fit_finds_the_value_that_made_the_rows(
     made = [
         Runs(one.graph, one.places, one.measured * np.exp(one.errors({leaf(name): hidden})), one.groups, one.seen) for one in runs
     ]
-    assert fit(made, name, parameter) == pytest.approx(hidden, rel=0.05)
+    found = fit(made, name, parameter)
+    # Near it, where the accelerator is busy for longer in most of the rows, they say little: what is found meets them as well.
+    assert found == pytest.approx(hidden, rel=0.1)
+    assert float(np.median(np.abs(errors_of(made, name, found, lambda run: run.seen)))) < 0.005

@@ -49,9 +49,15 @@ def test_swings_of_the_residual_and_of_counts_add_in_quadrature() -> None:
     assert Case("a", 1.0, 0.97, 1.3).ends((0.96, 1.4)) == pytest.approx((0.95, 1.5))
 
 
-def test_sources_count_alike_however_many_rows_they_have() -> None:
+def test_sources_count_nearly_alike_however_many_rows_they_have() -> None:
     many = [Case("many", 1.0, 1.0, 1.0)] * 99
     assert residual_of([*many, Case("few", 1.3, 1.0, 1.0)])[1] == pytest.approx(1.3)
+
+
+def test_one_row_of_twenty_sources_makes_no_range() -> None:
+    others = [Case(f"source {at}", 1.0, 1.0, 1.0) for at in range(19) for _ in range(9)]
+    assert residual_of([*others, Case("one", 1.3, 1.0, 1.0)]) == (1.0, 1.0)
+    assert residual_of([*others, *[Case("many", 1.3, 1.0, 1.0)] * 40, *[Case("too", 1.3, 1.0, 1.0)] * 40])[1] == pytest.approx(1.3)
 
 
 @pytest.mark.parametrize("source", sorted({name for names in KNEW.values() for name in names}))
