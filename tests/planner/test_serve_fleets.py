@@ -70,7 +70,7 @@ def test_brute_force_finds_no_better_fleet(want: Wanted) -> None:
 def test_ranks_of_attention_that_share_experts_are_looked_at() -> None:
     run = ServeAsk(model="deepseek-v3", on="any", prompt=4000, output=1000, engine="tensorrt-llm")
     want = Wanted(run=run, promise=Promise(ttft=2.0, tpot=0.04), rate=20.0, least="gpus")
-    search = ServeSearch(want, machines("dgx-h200"), LIBRARY, (None,))
+    search = ServeSearch(want, machines("dgx-b200"), LIBRARY, (None,))
     search.go(1)
     (best,) = search.ranked()
     assert best.fleet.division.attention_dp > 1
@@ -78,7 +78,7 @@ def test_ranks_of_attention_that_share_experts_are_looked_at() -> None:
     asked = unit_ask(want, best, best.fleet.parts, experts=True)
     assert keeps(answer_serving(asked, LIBRARY), want.promise)
     for forced in ({"tp": 8, "ep": 8}, {"tp": 1, "attention_dp": 8, "ep": 8}, {"tp": 4, "pp": 2}):
-        one_less = want.loaded(20.0 / (best.fleet.accelerators / 8 - 1)).replaced(on="dgx-h200", dp=1, **forced)
+        one_less = want.loaded(20.0 / (best.fleet.accelerators / 8 - 1)).replaced(on="dgx-b200", dp=1, **forced)
         assert not keeps(answer_serving(one_less, LIBRARY), want.promise), forced
 
 
