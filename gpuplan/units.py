@@ -236,6 +236,8 @@ def human(value: float, unit: str, digits: int = 3, *, like: float | None = None
     ('2.48 MJ', '0.689 kWh')
     >>> human(0.35 / 3.6e6, "kg/J"), human(812.0, "kg"), human(0.1 / 3.6e6, "USD/J")
     ('0.350 kg/kWh', '812 kg', '0.10 USD/kWh')
+    >>> human(0.9996, "s"), human(9.996, "s"), human(99.96 * 2**30, "B"), human(0.9996 * 2**30, "B", like=2**31)
+    ('1.00 s', '10.0 s', '100 GiB', '1.00 GiB')
     """
     if not math.isfinite(value):
         return f"{value} {unit}".strip()
@@ -246,7 +248,7 @@ def human(value: float, unit: str, digits: int = 3, *, like: float | None = None
         return f"{_digits(value / {'years': YEAR, 'days': DAY, 'h': HOUR, 'min': 60.0}[name], digits)} {name}"
     if unit in _STEPS:
         smallest = _STEPS[unit][-1] if size or unit == "B" else _STEPS[unit][0]
-        step, name = next((p for p in _STEPS[unit] if size >= p[0] * 0.99995), smallest)
+        step, name = next((p for p in _STEPS[unit] if size >= p[0] * (1 - 0.5 * 10**-digits)), smallest)
         return f"{_digits(value / step, digits)} {name}"
     if unit == "USD/s":
         return f"{_money(value * HOUR)} USD/h"
@@ -282,19 +284,12 @@ def _scaled(value: float, digits: int, names: list[str], like: float) -> str:
 def _digits(value: float, digits: int) -> str:
     if value == 0:
         return "0"
-    size = abs(value)
+    size = abs(float(f"{value:.{digits - 1}e}"))
     if size >= 10 ** (digits - 1):
         return f"{value:,.0f}"
     if size < 1e-4:
         return f"{value:.{digits - 1}e}"
-    places = digits - 1
-    while size < 1:
-        size *= 10
-        places += 1
-    while size >= 9.9995:
-        size /= 10
-        places -= 1
-    return f"{value:.{max(places, 0)}f}"
+    return f"{value:.{digits - 1 - math.floor(math.log10(size) + 1e-9)}f}"
 
 
 def _money(value: float) -> str:
