@@ -248,7 +248,7 @@ def human(value: float, unit: str, digits: int = 3, *, like: float | None = None
         return f"{_digits(value / {'years': YEAR, 'days': DAY, 'h': HOUR, 'min': 60.0}[name], digits)} {name}"
     if unit in _STEPS:
         smallest = _STEPS[unit][-1] if size or unit == "B" else _STEPS[unit][0]
-        step, name = next((p for p in _STEPS[unit] if size >= p[0] * min(0.99995, 1 - 0.5 * 10**-digits)), smallest)
+        step, name = next((p for p in _STEPS[unit] if size >= p[0] * (1 - 0.5 * 10**-digits)), smallest)
         return f"{_digits(value / step, digits)} {name}"
     if unit == "USD/s":
         return f"{_money(value * HOUR)} USD/h"

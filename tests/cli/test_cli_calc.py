@@ -32,7 +32,7 @@ MISTAKES = [
     ("no result", ("share", "amount=?", "ways=2"), 2, "solving for `amount` wants the result", "result=VALUE"),
     ("nothing open", ("share", "amount=6", "ways=2", "result=3"), 2, "are given", "NAME=?"),
     ("no value", ("share", "amount=6", "ways=0"), 2, "share has no value there", ""),
-    ("no solution", ("remaining_seconds", "whole=1s", "result=2s"), 3, "no `hidden` of zero or above", "0 s to 0.999999 s"),
+    ("no solution", ("remaining_seconds", "whole=1s", "result=2s"), 3, "no `hidden` of zero or above", "0 s to 999.999 ms"),
     ("nothing listed", ("list", "perpetuum"), 2, "no formula has `perpetuum` in its name or meaning", ""),
 ]  # fmt: skip
 
