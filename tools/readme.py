@@ -26,6 +26,8 @@ import report_picture
 import terminal_picture
 from kernel_pages import compact, full, recorded
 
+os.environ.setdefault("GPUPLAN_TODAY", "2026-11-22")  # the day from which pages count the ages of prices
+
 ROOT = Path(__file__).parent.parent
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
 PICTURE = ROOT / "docs" / "training-runs.png"
