@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from gpuplan.calibrate.backends import telemetry
-from gpuplan.calibrate.measure.runner import BUSY
 from gpuplan.specs.base import load_spec
 from gpuplan.specs.measured import Measured
 
@@ -32,32 +31,50 @@ sys.exit(main())
 KINDS = "matmul,stream,collective,transfer"
 
 
-def test_collectives_of_this_machine_are_fitted(tmp_path: Path) -> None:
-    (tmp_path / "loose.py").write_text(SCRIPT)
-    env = {**os.environ, "XDG_CONFIG_HOME": str(tmp_path / "config"), "XDG_CACHE_HOME": str(tmp_path / "cache")}
+TRIES = 3
+"""How often a machine that others share may answer with times that no line goes through before it is left unjudged."""
+
+
+def ran_by_two_ranks(folder: Path) -> tuple[Measured | None, str]:
+    """The overlay that two ranks measured, or None and why calibration itself refused the machine."""
+    folder.mkdir()
+    (folder / "loose.py").write_text(SCRIPT)
+    env = {**os.environ, "XDG_CONFIG_HOME": str(folder / "config"), "XDG_CACHE_HOME": str(folder / "cache")}
     for name in ("OMP_NUM_THREADS", "GPUPLAN_SPECS"):
         env.pop(name, None)
     words = ["calibrate", "--backend", "torch", "--device", "cpu", "--quick", "--kinds", KINDS]
     begun = time.monotonic()
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     ran = subprocess.run(
-        [*torchrun, str(tmp_path / "loose.py"), *words],
+        [*torchrun, str(folder / "loose.py"), *words],
         env=env, capture_output=True, text=True, timeout=240, check=False,
     )  # fmt: skip
     print(ran.stdout, ran.stderr, f"{time.monotonic() - begun:.0f} s")
     if ran.returncode == 2 and "not believed" in ran.stderr and "other processes take" in ran.stderr:
-        pytest.skip(f"not judged, on a machine that was busy: {ran.stderr.partition('error: ')[2]}")
+        return None, ran.stderr.partition("error: ")[2]
     assert ran.returncode == 0, ran.stderr
-    (path,) = (tmp_path / "config" / "gpuplan" / "measured").glob("*.yaml")
-    file = load_spec(Measured, path)
-    assert file.machine is not None
-    assert file.machine.ranks is not None
-    assert file.machine.ranks.value == 2
-    assert file.machine.threads is not None
-    assert file.machine.threads.value == telemetry.cores(), "torchrun gives every rank one thread"
-    others = float(file.machine.state["others"].median.split()[0]) / 100
-    if others > BUSY:
-        pytest.skip(f"not judged: other processes took {others:.0%} of the processors, so that two ranks waited for each other")
-    assert file.collective is not None, file.machine.unfitted
-    for kind in ("all_reduce", "all_gather", "reduce_scatter", "all_to_all"):
-        assert getattr(file.collective, kind).fit.rows_fitted.value >= 6, kind
+    (path,) = (folder / "config" / "gpuplan" / "measured").glob("*.yaml")
+    return load_spec(Measured, path), ""
+
+
+def test_collectives_of_this_machine_are_fitted(tmp_path: Path) -> None:
+    refused = []
+    for attempt in range(TRIES):
+        file, why = ran_by_two_ranks(tmp_path / str(attempt))
+        if file is None:
+            refused.append(why)
+            continue
+        assert file.machine is not None
+        assert file.machine.ranks is not None
+        assert file.machine.ranks.value == 2
+        assert file.machine.threads is not None
+        assert file.machine.threads.value == telemetry.cores(), "torchrun gives every rank one thread"
+        if file.collective is not None:
+            for kind in ("all_reduce", "all_gather", "reduce_scatter", "all_to_all"):
+                assert getattr(file.collective, kind).fit.rows_fitted.value >= 6, kind
+            return
+        # Two ranks on two shared processors wait for whoever else runs: such times are to be refused, and it is to be said.
+        said = file.machine.unfitted
+        assert any("not believed" in why for kind, why in said.items() if kind.startswith("collective.")), said
+        refused.append(str(said))
+    pytest.skip(f"not judged: {TRIES} times no line went through what this shared machine measured: {refused[-1]}")
