@@ -86,8 +86,10 @@ def test_names_that_are_none(name: str) -> None:
 def test_scratch_files_stay_in_their_folder(tmp_path: Path) -> None:
     write.write_below(tmp_path / "in", "a/b", b"x")
     assert (tmp_path / "in" / "a" / "b").read_bytes() == b"x"
-    with pytest.raises(UsageError, match="leads out"):
-        write.write_below(tmp_path / "in", "../b", b"x")
+    for outside in ("../b", "a/../../b", "../inside", str(tmp_path / "b"), "."):
+        with pytest.raises(UsageError, match="leads out"):
+            write.write_below(tmp_path / "in", outside, b"x")
+    assert [one.name for one in tmp_path.iterdir()] == ["in"]
 
 
 COUNT = """
