@@ -106,7 +106,7 @@ for _ in range(20):
 def test_writers_wait_for_each_other(tmp_path: Path) -> None:
     place = tmp_path / "new" / "count"
     jobs = [subprocess.Popen([sys.executable, "-c", COUNT, str(place)]) for _ in range(4)]
-    assert [job.wait(timeout=60) for job in jobs] == [0] * 4
+    assert [job.wait(timeout=300) for job in jobs] == [0] * 4
     assert place.read_text() == "80"
     assert [one.name for one in place.parent.iterdir()] == ["count"]
 
