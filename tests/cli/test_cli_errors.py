@@ -9,6 +9,7 @@ import pytest
 
 from gpuplan.cli import answer, main
 from gpuplan.errors import Exit
+from gpuplan.files.stream import Out
 from tests.cli.cli_calls import Call, process
 
 TABLE: list[tuple[str, tuple[str, ...], int, str, str]] = [
@@ -147,6 +148,20 @@ def test_interrupt(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     said = call("fit", "m", "--on", "h100")
     assert said.code == 130
     assert "Traceback" not in said.err
+
+
+def test_interrupt_while_the_answer_is_written(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    flush, left = Out.flush, [1]
+
+    def stopped(stream: Out) -> None:
+        if left:
+            left.pop()
+            raise KeyboardInterrupt
+        flush(stream)
+
+    monkeypatch.setattr(Out, "flush", stopped)
+    said = call("fit", "llama-3.1-8b", "--on", "h100")
+    assert (said.code, said.err) == (130, "interrupted\n")
 
 
 def test_a_reader_that_leaves_is_no_error() -> None:
