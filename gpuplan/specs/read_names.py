@@ -60,21 +60,37 @@ def splits(name: str) -> list[tuple[str, str]]:
 def family_of(name: str, paths: Mapping[str, Path], catalog: Catalog) -> list[Instance]:
     """The instances of the family that a name means, or the one that has it but for separators and the first `Standard`.
 
-    `ND H100 v5`, `NCads H100 v5` and `ND96isr H100 v5` are a family by its id, one by the letters of its sizes, and one size;
+    `ND H100 v5`, `NCads H100 v5`, `gpu-h200-sxm` and `ND96isr H100 v5` are a family by its id, by the letters of its sizes, by what
+    stands before their presets, and one size;
     `paths` are the files of families by id. Empty: there is none.
     """
     wanted = flat(" ".join(word for word in name.split() if word.lower() not in _FILLER))
     if not wanted:
         return []
     found: list[Instance] = []
-    for ident, path in paths.items():
-        family = catalog.read(InstanceFamily, path)
+    for ident in sorted(_may_be_of(wanted, paths, catalog)):
+        family = catalog.read(InstanceFamily, paths[ident])
         made = [Instance(family, shape) for shape in family.instances]
         one = [each for each in made if flat(each.name) == wanted]
         if one:
             return one
         letters = [each for each in made if _NUMBER.sub("", flat(each.name), count=1) == wanted]
-        found += made if flat(ident.partition("/")[2]) == wanted else letters
+        platform = [each for each in made if "-" in (before := each.name.partition("_")[0]) and flat(before) == wanted]
+        found += made if flat(ident.partition("/")[2]) == wanted else letters or platform
+    return found
+
+
+def _may_be_of(wanted: str, paths: Mapping[str, Path], catalog: Catalog) -> set[str]:
+    """The families among `paths` that may be or hold what is wanted, by the names that their files list first: few are parsed."""
+
+    def listed() -> list[tuple[str, str, frozenset[str]]]:
+        bare = ((flat(alias.rpartition(":")[2]), idents) for alias, idents in catalog.names("instances").items())
+        return [(each, _NUMBER.sub("", each, count=1), frozenset(idents)) for each, idents in bare]
+
+    found = {ident for ident in paths if flat(ident.partition("/")[2]) == wanted}
+    for each, letters, idents in catalog.once("flat names of instances", listed):
+        if wanted == letters or each.startswith(wanted):
+            found |= idents & paths.keys()
     return found
 
 
@@ -85,7 +101,7 @@ def reading(name: str, catalog: Catalog) -> Reading | None:
     """
     wanted = key(name)
     spellings = catalog.once("names in names", lambda: _spellings(catalog))
-    for said in spellings:
+    for said in (one for one in spellings if one in wanted):
         for found in re.finditer(re.escape(said), wanted):
             before, after = wanted[: found.start()], wanted[found.end() :]
             count = _BEFORE.search(before)
