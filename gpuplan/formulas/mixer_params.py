@@ -57,6 +57,11 @@ _GATED_DELTA = Source(
     title="transformers: Qwen3NextGatedDeltaNet",
     url="https://github.com/huggingface/transformers/blob/main/src/transformers/models/qwen3_next/modeling_qwen3_next.py",
 )
+_KIMI_DELTA = Source(
+    kind="docs",
+    title="transformers: KimiLinearDeltaAttention",
+    url="https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/kimi_linear/modeling_kimi_linear.py",
+)
 _SHORT_CONV = Source(
     kind="docs",
     title="transformers: Lfm2ShortConv",
@@ -276,6 +281,40 @@ def gated_delta_params(*, hidden: Count, inner: Count, state: Count, groups: Cou
         + 2.0 * heads
         + inner / heads
     )
+
+
+@formula(_KIMI_DELTA)
+def kimi_delta_params(
+    *, hidden: Count, inner: Count, state: Count, groups: Count, heads: Count, conv_kernel: Count, decay_rank: Count
+) -> Count:
+    """Kimi Delta Attention without its output gate: q, k, v, beta, a decay of each key channel, conv, A, dt bias, norm, out.
+
+    `groups` key heads of `state`, `heads` value heads with `inner` wide values; the norm is one value head wide.
+    Kimi-Linear-48B-A3B (hidden 2304, 32 heads of 128, kernel 4, rank 128):
+
+    >>> kimi_delta_params(hidden=2304.0, inner=4096.0, state=128.0, groups=32.0, heads=32.0, conv_kernel=4.0, decay_rank=128.0)
+    38695072.0
+    """
+    return (
+        hidden * (2.0 * groups * state + 2.0 * inner + heads)
+        + decay_rank * (hidden + groups * state)
+        + conv_kernel * (2.0 * groups * state + inner)
+        + groups * state
+        + heads
+        + inner / heads
+    )
+
+
+@formula(_KIMI_DELTA)
+def low_rank_params(*, fan_in: Count, rank: Count, fan_out: Count) -> Count:
+    """Two matrices in a row, the first to `rank` values.
+
+    The gate of Kimi-Linear-48B-A3B:
+
+    >>> low_rank_params(fan_in=2304.0, rank=128.0, fan_out=4096.0)
+    819200.0
+    """
+    return rank * (fan_in + fan_out)
 
 
 @formula(_SHORT_CONV)

@@ -192,6 +192,10 @@ class _Counter:
             "kv": mixers.mla_kv_params.term(f"params.{at}.kv", kv_rank=kv_rank, v_dim=v_dim, **query),
             "output": mixers.mla_output_params.term(f"params.{at}.output", hidden=self.hidden, heads=heads, v_dim=v_dim),
         }
+        if mixer.output_gate:
+            parts["gate"] = mixers.attention_gate_params.term(
+                f"params.{at}.gate", hidden=self.hidden, heads=heads, v_head_dim=v_dim
+            )
         if mixer.bias:
             parts["bias"] = mixers.mla_bias_params.term(
                 f"params.{at}.bias", hidden=self.hidden, q_rank=q_rank, kv_rank=kv_rank, rope_dim=rope_dim
@@ -211,12 +215,26 @@ class _Counter:
         return _sum(f"params.{at}", parts)
 
     def gated_delta(self, at: str, mixer: GatedDelta) -> Term:
-        return mixers.gated_delta_params.term(
-            f"params.{at}", hidden=self.hidden, inner=self.leaf(f"model.{at}.values", mixer.values),
-            state=self.leaf(f"model.{at}.key_dim", mixer.key_dim), groups=self.leaf(f"model.{at}.key_heads", mixer.key_heads),
-            heads=self.leaf(f"model.{at}.value_heads", mixer.value_heads),
-            conv_kernel=self.leaf(f"model.{at}.conv_kernel", mixer.conv_kernel),
-        )  # fmt: skip
+        inner, heads = self.leaf(f"model.{at}.values", mixer.values), self.leaf(f"model.{at}.value_heads", mixer.value_heads)
+        shared = {
+            "hidden": self.hidden, "inner": inner, "state": self.leaf(f"model.{at}.key_dim", mixer.key_dim),
+            "groups": self.leaf(f"model.{at}.key_heads", mixer.key_heads), "heads": heads,
+            "conv_kernel": self.leaf(f"model.{at}.conv_kernel", mixer.conv_kernel),
+        }  # fmt: skip
+        if not mixer.decay_rank:
+            return mixers.gated_delta_params.term(f"params.{at}", **shared)
+        rank = self.leaf(f"model.{at}.gate_rank", mixer.gate_rank)
+        parts = {
+            "projections": mixers.kimi_delta_params.term(
+                f"params.{at}.projections", decay_rank=self.leaf(f"model.{at}.decay_rank", mixer.decay_rank), **shared
+            ),
+            "gate": mixers.low_rank_params.term(f"params.{at}.gate", fan_in=self.hidden, rank=rank, fan_out=inner)
+            if mixer.gate_rank
+            else mixers.attention_gate_params.term(
+                f"params.{at}.gate", hidden=self.hidden, heads=heads, v_head_dim=self.leaf(f"model.{at}.value_dim", mixer.value_dim)
+            ),
+        }
+        return total(f"params.{at}", parts)
 
     def short_conv(self, at: str, mixer: ShortConv) -> Term:
         width = self.leaf(f"model.{at}.width", mixer.width)

@@ -69,8 +69,16 @@ def _mixer(mixer: Mixer, hidden: int) -> Iterator[tuple[Category, int, int]]:
             yield "other", mixer.nope_dim, mixer.heads * mixer.kv_rank
             yield "other", mixer.kv_rank, mixer.heads * mixer.v_dim
             yield "output", mixer.heads * mixer.v_dim, hidden
+            if isinstance(mixer, Mla) and mixer.output_gate:
+                yield "other", hidden, mixer.heads * mixer.v_dim
         case GatedDelta():
-            yield "other", hidden, 2 * mixer.key_heads * mixer.key_dim + 2 * mixer.values + 2 * mixer.value_heads
+            keys = mixer.key_heads * mixer.key_dim
+            gate, decay = mixer.gate_rank or mixer.values, mixer.decay_rank or mixer.value_heads
+            yield "other", hidden, 2 * keys + mixer.values + gate + decay + mixer.value_heads
+            if mixer.gate_rank:
+                yield "other", mixer.gate_rank, mixer.values
+            if mixer.decay_rank:
+                yield "other", mixer.decay_rank, keys
             yield "other", mixer.values, hidden
         case ShortConv():
             yield "other", hidden, 3 * mixer.width

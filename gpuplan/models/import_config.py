@@ -43,6 +43,7 @@ MULTIMODAL: dict[str, str] = {
     "qwen2_5_vl": "qwen2",
     "qwen2_vl": "qwen2",
     "kimi_k25": "deepseek_v3",
+    "kimi_k3": "kimi_linear",
     "llava": "llama",
     "llava_next": "llama",
     "internvl_chat": "internlm2",

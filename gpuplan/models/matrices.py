@@ -59,9 +59,13 @@ def _mixer(mixer: Mixer, hidden: int) -> Iterator[tuple[tuple[str, ...], int, in
             yield ("self_attn.kv_a_proj_with_mqa", "self_attn.fused_qkv_a_proj"), mixer.kv_rank + mixer.rope_dim, hidden
             yield ("self_attn.kv_b_proj",), mixer.heads * (mixer.nope_dim + mixer.v_dim), mixer.kv_rank
             yield ("self_attn.o_proj",), hidden, mixer.heads * mixer.v_dim
+            if isinstance(mixer, Mla) and mixer.output_gate:
+                yield ("self_attn.g_proj",), mixer.heads * mixer.v_dim, hidden
             if isinstance(mixer, SparseMla) and mixer.indexer_heads:
                 yield ("self_attn.indexer.wq_b",), mixer.indexer_heads * mixer.indexer_dim, mixer.q_rank
                 yield ("self_attn.indexer.wk",), mixer.indexer_dim, hidden
+        case GatedDelta() if mixer.decay_rank:
+            yield from _kimi_delta(mixer, hidden)
         case GatedDelta():
             keys = 2 * mixer.key_heads * mixer.key_dim
             yield ("linear_attn.in_proj_qkvz", "linear_attn.in_proj_qkv", "linear_attn.in_proj_z"), keys + 2 * mixer.values, hidden
@@ -81,6 +85,20 @@ def _mixer(mixer: Mixer, hidden: int) -> Iterator[tuple[tuple[str, ...], int, in
         case StateSpace():
             yield ("self_attn.qkv_proj",), 2 * mixer.groups * mixer.state + mixer.inner, hidden
             yield ("self_attn.out_proj", "self_attn.o_proj"), hidden, mixer.inner
+
+
+def _kimi_delta(mixer: GatedDelta, hidden: int) -> Iterator[tuple[tuple[str, ...], int, int]]:
+    keys = mixer.key_heads * mixer.key_dim
+    for name, rows in (("q", keys), ("k", keys), ("v", mixer.values), ("b", mixer.value_heads)):
+        yield (f"self_attn.{name}_proj",), rows, hidden
+    yield ("self_attn.f_a_proj",), mixer.decay_rank, hidden
+    yield ("self_attn.f_b_proj",), keys, mixer.decay_rank
+    if mixer.gate_rank:
+        yield ("self_attn.g_a_proj",), mixer.gate_rank, hidden
+        yield ("self_attn.g_b_proj",), mixer.values, mixer.gate_rank
+    else:
+        yield ("self_attn.g_proj",), mixer.values, hidden
+    yield ("self_attn.o_proj",), hidden, mixer.values
 
 
 def _channels(mlp: Mlp | Moe | None, hidden: int) -> Iterator[Matrix]:

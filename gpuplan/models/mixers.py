@@ -122,6 +122,8 @@ class Mla(TokenMixer, Schema):
     rope_dim: PositiveInt
     v_dim: PositiveInt
     bias: bool = False
+    output_gate: bool = False
+    """A projection as wide as all values gates the output (Kimi K3)."""
 
     def summary(self) -> str:
         """Heads and latent."""
@@ -195,6 +197,10 @@ class GatedDelta(TokenMixer, Schema):
     value_dim: PositiveInt
     conv_kernel: PositiveInt
     """Tokens that the short convolution over queries, keys and values sees."""
+    decay_rank: NonNegativeInt = 0
+    """Rank of the projection to a decay of each key channel (Kimi Delta Attention, arXiv 2510.26692); 0: a decay a head."""
+    gate_rank: NonNegativeInt = 0
+    """Rank of the projection to the gate of the output; 0: one matrix."""
 
     @property
     def values(self) -> int:

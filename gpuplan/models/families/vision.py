@@ -141,10 +141,21 @@ def internvl(v: Config, text_hidden: int) -> int:
     return embed + v.count("num_hidden_layers") * (_layer(hidden, width) + 2 * hidden) + projector
 
 
+def kimi_k3(v: Config, text_hidden: int) -> int:
+    """MoonViT without biases, its heads wider than a patch, places by interpolation, and a projector with a norm behind it."""
+    hidden, width, heads = v.count("vt_hidden_size"), v.count("vt_intermediate_size"), v.count("qkv_hidden_size")
+    patch, merged = v.count("patch_size"), 4 * v.count("mm_hidden_size")
+    places = v.count("init_pos_emb_height") * v.count("init_pos_emb_width") * hidden
+    layer = 4 * heads * hidden + 2 * hidden * width + 2 * hidden
+    projector = merged * merged + merged * text_hidden + text_hidden
+    return COLOURS * patch * patch * hidden + places + v.count("vt_num_hidden_layers") * layer + hidden + projector
+
+
 TOWERS: dict[str, Callable[[Config, int], int]] = {
     "gemma3": siglip_gemma3,
     "gemma4": gemma4,
     "internvl_chat": internvl,
+    "kimi_k3": kimi_k3,
     "llava": llava,
     "llava_next": llava_next,
     "mistral3": mistral3,
