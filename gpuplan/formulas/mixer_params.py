@@ -57,6 +57,11 @@ _GATED_DELTA = Source(
     title="transformers: Qwen3NextGatedDeltaNet",
     url="https://github.com/huggingface/transformers/blob/main/src/transformers/models/qwen3_next/modeling_qwen3_next.py",
 )
+_DEEPSEEK_V4 = Source(
+    kind="docs",
+    title="transformers: DeepseekV4Attention, DeepseekV4CSACompressor, DeepseekV4Indexer, DeepseekV4HyperConnection",
+    url="https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/deepseek_v4/modeling_deepseek_v4.py",
+)
 _KIMI_DELTA = Source(
     kind="docs",
     title="transformers: KimiLinearDeltaAttention",
@@ -219,6 +224,61 @@ def indexer_params(*, hidden: Count, q_rank: Count, heads: Count, head_dim: Coun
     851524864.0
     """
     return q_rank * heads * head_dim + hidden * (head_dim + heads) + 2.0 * head_dim
+
+
+@formula(_DEEPSEEK_V4)
+def compressed_attention_params(
+    *, hidden: Count, heads: Count, head_dim: Count, q_rank: Count, out_groups: Count, out_rank: Count
+) -> Count:
+    """Queries through a latent with its norm, one key head with its norm, the output by groups of heads and then at once.
+
+    DeepSeek-V4-Flash (hidden 4096, 64 heads of 512, ranks 1024, 8 groups):
+
+    >>> compressed_attention_params(hidden=4096.0, heads=64.0, head_dim=512.0, q_rank=1024.0, out_groups=8.0, out_rank=1024.0)
+    106956288.0
+    """
+    return (
+        q_rank * (hidden + heads * head_dim + 1.0)
+        + head_dim * (hidden + 1.0)
+        + heads * head_dim * out_rank
+        + out_groups * out_rank * hidden
+    )
+
+
+@formula(_DEEPSEEK_V4)
+def compressor_params(*, hidden: Count, rate: Count, width: Count, head_dim: Count) -> Count:
+    """What makes compressed keys: keys and weights of `width`, a place of each of `rate` tokens, and a norm of the key.
+
+    The compressor of 128 tokens to a key of 512 in DeepSeek-V4-Flash:
+
+    >>> compressor_params(hidden=4096.0, rate=128.0, width=512.0, head_dim=512.0)
+    4260352.0
+    """
+    return 2.0 * hidden * width + rate * width + head_dim
+
+
+@formula(_DEEPSEEK_V4)
+def compressed_indexer_params(*, hidden: Count, q_rank: Count, heads: Count, head_dim: Count) -> Count:
+    """Queries of an indexer from the query's latent, and the weights of its heads; its keys have a compressor of their own.
+
+    DeepSeek-V4-Flash:
+
+    >>> compressed_indexer_params(hidden=4096.0, q_rank=1024.0, heads=64.0, head_dim=128.0)
+    8650752.0
+    """
+    return heads * (q_rank * head_dim + hidden)
+
+
+@formula(_DEEPSEEK_V4)
+def hyper_connection_params(*, hidden: Count, streams: Count, halves: Count) -> Count:
+    """What mixes residual streams before and behind each half of a layer: a product of all streams, a bias, three scales.
+
+    DeepSeek-V4-Flash (4 streams of 4096, two halves):
+
+    >>> hyper_connection_params(hidden=4096.0, streams=4.0, halves=2.0)
+    786486.0
+    """
+    return halves * ((streams + 2.0) * streams * (streams * hidden + 1.0) + 3.0)
 
 
 @formula(_MAMBA)

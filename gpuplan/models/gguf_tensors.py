@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Literal, TypeAlias
 
 from gpuplan.models.architecture import Architecture, Mixer, Mlp, Moe
-from gpuplan.models.mixers import Attention, GatedDelta, Mla, ShortConv, SparseMla, StateSpace
+from gpuplan.models.mixers import Attention, Compressed, GatedDelta, Mla, ShortConv, SparseMla, StateSpace
 from gpuplan.record import Record
 
 Category: TypeAlias = Literal["query", "key", "value", "output", "gate", "up", "down", "other"]
@@ -71,6 +71,18 @@ def _mixer(mixer: Mixer, hidden: int) -> Iterator[tuple[Category, int, int]]:
             yield "output", mixer.heads * mixer.v_dim, hidden
             if isinstance(mixer, Mla) and mixer.output_gate:
                 yield "other", hidden, mixer.heads * mixer.v_dim
+        case Compressed():
+            wide = (2 if mixer.overlapping else 1) * (
+                (mixer.head_dim if mixer.rate else 0) + (mixer.indexer_dim if mixer.top_k else 0)
+            )
+            yield "other", hidden, mixer.q_rank + mixer.head_dim + 2 * wide
+            yield (
+                "other",
+                mixer.q_rank,
+                mixer.heads * mixer.head_dim + (mixer.indexer_heads * mixer.indexer_dim if mixer.top_k else 0),
+            )
+            yield "other", mixer.heads * mixer.head_dim // mixer.out_groups, mixer.out_groups * mixer.out_rank
+            yield "output", mixer.out_groups * mixer.out_rank, hidden
         case GatedDelta():
             keys = mixer.key_heads * mixer.key_dim
             gate, decay = mixer.gate_rank or mixer.values, mixer.decay_rank or mixer.value_heads

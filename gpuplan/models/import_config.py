@@ -20,7 +20,7 @@ from gpuplan.models.families import llama
 from gpuplan.models.families.common import Reader
 from gpuplan.models.families.images import IMAGES
 from gpuplan.models.families.vision import TOWERS
-from gpuplan.models.weights import DTYPES, settings_in, weights_format
+from gpuplan.models.weights import DTYPES, MODELOPT, settings_in, weights_format
 from gpuplan.strict_yaml import LineMap
 
 FAMILIES: dict[str, Reader] = {
@@ -70,6 +70,8 @@ CLASSES = {
 }  # fmt: skip
 """Class names that tell the architecture where `model_type` is missing."""
 
+MXFP4 = MODELOPT["mxfp4"]
+"""What experts are stored as where a file of DeepSeek's says `expert_dtype: fp4` beside its settings."""
 EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts")
 """Fields that must not go unread."""
 
@@ -132,6 +134,8 @@ def read_config(data: Mapping[str, Any], file: str, name: str, quantised: Mappin
     weights: WeightsFormat | None = None
     if isinstance(block, Mapping):
         weights = weights_format(block, notes)
+        if weights is not None and text.text("expert_dtype") == "fp4":
+            weights = weights.replaced(otherwise={**weights.otherwise, "mlp.experts": MXFP4})
     found = [note.text for note in notes]
     card = ModelCard(
         id=slug(name),

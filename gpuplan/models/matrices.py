@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from gpuplan.models.architecture import Architecture, Block, Mixer, Mlp, Moe
-from gpuplan.models.mixers import Attention, GatedDelta, Mla, ShortConv, SparseMla, StateSpace
+from gpuplan.models.mixers import Attention, Compressed, GatedDelta, Mla, ShortConv, SparseMla, StateSpace
 
 
 class Matrix(NamedTuple):
@@ -64,6 +64,8 @@ def _mixer(mixer: Mixer, hidden: int) -> Iterator[tuple[tuple[str, ...], int, in
             if isinstance(mixer, SparseMla) and mixer.indexer_heads:
                 yield ("self_attn.indexer.wq_b",), mixer.indexer_heads * mixer.indexer_dim, mixer.q_rank
                 yield ("self_attn.indexer.wk",), mixer.indexer_dim, hidden
+        case Compressed():
+            yield from _compressed(mixer, hidden)
         case GatedDelta() if mixer.decay_rank:
             yield from _kimi_delta(mixer, hidden)
         case GatedDelta():
@@ -85,6 +87,30 @@ def _mixer(mixer: Mixer, hidden: int) -> Iterator[tuple[tuple[str, ...], int, in
         case StateSpace():
             yield ("self_attn.qkv_proj",), 2 * mixer.groups * mixer.state + mixer.inner, hidden
             yield ("self_attn.out_proj", "self_attn.o_proj"), hidden, mixer.inner
+
+
+def _compressed(mixer: Compressed, hidden: int) -> Iterator[tuple[tuple[str, ...], int, int]]:
+    yield ("self_attn.wq_a", "self_attn.q_a_proj"), mixer.q_rank, hidden
+    yield ("self_attn.wq_b", "self_attn.q_b_proj"), mixer.heads * mixer.head_dim, mixer.q_rank
+    yield ("self_attn.wkv", "self_attn.kv_proj"), mixer.head_dim, hidden
+    yield (
+        ("self_attn.wo_a", "self_attn.o_a_proj"),
+        mixer.out_groups * mixer.out_rank,
+        mixer.heads * mixer.head_dim // mixer.out_groups,
+    )
+    yield ("self_attn.wo_b", "self_attn.o_b_proj"), hidden, mixer.out_groups * mixer.out_rank
+    wide = 2 if mixer.overlapping else 1
+    if mixer.rate:
+        yield ("self_attn.compressor.wkv", "self_attn.compressor.kv_proj"), wide * mixer.head_dim, hidden
+        yield ("self_attn.compressor.wgate", "self_attn.compressor.gate_proj"), wide * mixer.head_dim, hidden
+    if mixer.top_k:
+        yield (
+            ("self_attn.indexer.wq_b", "self_attn.compressor.indexer.q_b_proj"),
+            mixer.indexer_heads * mixer.indexer_dim,
+            mixer.q_rank,
+        )
+        yield ("self_attn.indexer.compressor.wkv", "self_attn.compressor.indexer.kv_proj"), wide * mixer.indexer_dim, hidden
+        yield ("self_attn.indexer.compressor.wgate", "self_attn.compressor.indexer.gate_proj"), wide * mixer.indexer_dim, hidden
 
 
 def _kimi_delta(mixer: GatedDelta, hidden: int) -> Iterator[tuple[tuple[str, ...], int, int]]:

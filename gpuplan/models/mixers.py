@@ -186,6 +186,58 @@ class SparseMla(TokenMixer, Schema):
             yield Fault("model.bad-value", "an indexer has no `indexer_dim`")
 
 
+class Compressed(TokenMixer, Schema):
+    """Attention over a window and over keys that each stand for many tokens (DeepSeek-V4): one key, which is its value too.
+
+    The queries come from a latent; the output is projected by groups of heads first.
+    """
+
+    kind: Literal["compressed"] = "compressed"
+    heads: PositiveInt
+    head_dim: PositiveInt
+    rope_dim: PositiveInt
+    """Of `head_dim`, what turns with the position."""
+    q_rank: PositiveInt
+    window: PositiveInt
+    """Tokens that are seen one by one, the last ones."""
+    rate: NonNegativeInt = 0
+    """Tokens that one compressed key stands for; 0: there are none, and the window is all that is seen."""
+    overlapping: bool = False
+    """Each compressed key is made from two neighbouring pieces, by projections twice as wide."""
+    top_k: NonNegativeInt = 0
+    """Compressed keys that a query sees, as an indexer chooses them; 0: all."""
+    indexer_heads: NonNegativeInt = 0
+    indexer_dim: NonNegativeInt = 0
+    """Width of an indexer's key, and of each of its query heads."""
+    out_groups: PositiveInt
+    out_rank: PositiveInt
+    """What each group of heads is projected to before all of them are to the hidden width."""
+    sinks: bool = False
+    """One learned logit a head."""
+
+    def summary(self) -> str:
+        """Heads, window and compressed keys."""
+        chosen = f" of {self.rate} tokens each, {self.top_k:,} of them" if self.top_k else f" of {self.rate} tokens each"
+        beside = f" and keys{chosen}" if self.rate else ""
+        return f"attention with {self.heads} heads of {self.head_dim} over one key head, window {self.window:,}{beside}"
+
+    def divided_by(self) -> int:
+        """Its heads; keys, compressors and the indexer are whole on every rank."""
+        return self.heads
+
+    def scores(self) -> Scores | None:
+        """Of every head over the window and as many compressed keys as are seen at most."""
+        limit = None if self.rate and not self.top_k else self.window + self.top_k
+        return Scores(heads=self.heads, dim=self.head_dim / (self.rate or 1 if limit is None else 1), limit=limit)
+
+    def faults(self) -> Iterator[Fault]:
+        """A choice without an indexer, or groups that do not divide."""
+        if self.top_k and not (self.indexer_heads and self.indexer_dim and self.rate):
+            yield Fault("model.bad-value", "`top_k` compressed keys need a `rate`, `indexer_heads` and `indexer_dim`")
+        if self.heads % self.out_groups:
+            yield Fault("model.heads", f"{self.out_groups} groups do not divide {self.heads} heads")
+
+
 class GatedDelta(TokenMixer, Schema):
     """A gated delta network (arXiv 2412.06464): a matrix a head is the memory, decayed and corrected by each token (Qwen3-Next)."""
 

@@ -46,3 +46,42 @@ def test_what_is_missing_is_named(missing: str, tmp_path: Path) -> None:
     with pytest.raises(GpuplanError) as caught:
         import_config(file)
     assert missing in str(caught.value) or "num_heads" in str(caught.value)
+
+
+DEEPSEEK_V4: dict[str, Any] = {
+    "model_type": "deepseek_v4", "vocab_size": 129280, "hidden_size": 4096, "moe_intermediate_size": 2048,
+    "num_hidden_layers": 43, "num_hash_layers": 3, "num_attention_heads": 64, "num_key_value_heads": 1, "head_dim": 512,
+    "qk_rope_head_dim": 64, "q_lora_rank": 1024, "o_groups": 8, "o_lora_rank": 1024, "n_routed_experts": 256,
+    "n_shared_experts": 1, "num_experts_per_tok": 6, "index_head_dim": 128, "index_n_heads": 64, "index_topk": 512,
+    "sliding_window": 128, "hc_mult": 4, "expert_dtype": "fp4", "compress_ratios": [0, 0, *[4, 128] * 20, 4, 0],
+    "quantization_config": {"quant_method": "fp8", "weight_block_size": [128, 128], "activation_scheme": "dynamic"},
+}  # fmt: skip
+
+
+def test_deepseek_v4_counts_what_transformers_builds() -> None:
+    """transformers 5.23.0, DeepseekV4ForCausalLM on the meta device, and the correction biases of 40 routers."""
+    card = read_config(DEEPSEEK_V4, "config.json", "model")
+    assert int(card.count().params_total.value) == 284_332_240_471
+    assert int(card.count().params_active.value) == 13_799_632_471
+    assert card.weights is not None
+    assert card.weights.method == "fp8"
+    assert {name: one.method for name, one in card.weights.otherwise.items()} == {"mlp.experts": "mxfp4"}
+
+
+def test_layers_are_told_by_words_as_by_rates() -> None:
+    words = {0: "sliding_attention", 4: "compressed_sparse_attention", 128: "heavily_compressed_attention"}
+    data = {key: value for key, value in DEEPSEEK_V4.items() if key != "compress_ratios"}
+    data["layer_types"] = [words[rate] for rate in DEEPSEEK_V4["compress_ratios"][:43]]
+    assert counted(data) == counted(DEEPSEEK_V4)
+
+
+def test_a_context_keeps_one_key_for_each_piece() -> None:
+    """128 keys of the last tokens in every layer; of the rest a key for each 4 tokens with the indexer's, or for each 128."""
+    import gpuplan
+
+    def held(context: int) -> float:
+        return float(gpuplan.fit("deepseek-v4-flash", on="8xh200", context=context)["kv_cache_bytes_per_sequence"].value)
+
+    grown = held(131_072 + 12_800) - held(131_072)
+    # 41 layers: 21 of a key of 512 in 16 bits and an index key of 128 in 8 bits with a scale of 4 B, 20 of a key alone.
+    assert grown == pytest.approx(12_800 * (21 * (1024 + 132) / 4 + 20 * 1024 / 128), rel=1e-6)
