@@ -62,6 +62,11 @@ _DEEPSEEK_V4 = Source(
     title="transformers: DeepseekV4Attention, DeepseekV4CSACompressor, DeepseekV4Indexer, DeepseekV4HyperConnection",
     url="https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/deepseek_v4/modeling_deepseek_v4.py",
 )
+_STEP = Source(
+    kind="docs",
+    title="transformers: Step3p7Attention, gate_per_head",
+    url="https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/step3p7/modeling_step3p7.py",
+)
 _KIMI_DELTA = Source(
     kind="docs",
     title="transformers: KimiLinearDeltaAttention",
@@ -224,6 +229,18 @@ def indexer_params(*, hidden: Count, q_rank: Count, heads: Count, head_dim: Coun
     851524864.0
     """
     return q_rank * heads * head_dim + hidden * (head_dim + heads) + 2.0 * head_dim
+
+
+@formula(_STEP)
+def head_gate_params(*, hidden: Count, heads: Count) -> Count:
+    """A gate for the output of each head.
+
+    A layer with a window of Step-3.5-Flash:
+
+    >>> head_gate_params(hidden=4096.0, heads=96.0)
+    393216.0
+    """
+    return hidden * heads
 
 
 @formula(_DEEPSEEK_V4)

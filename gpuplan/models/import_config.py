@@ -44,6 +44,7 @@ MULTIMODAL: dict[str, str] = {
     "qwen2_vl": "qwen2",
     "kimi_k25": "deepseek_v3",
     "kimi_k3": "kimi_linear",
+    "step3p7": "step3p5",
     "llava": "llama",
     "llava_next": "llama",
     "internvl_chat": "internlm2",

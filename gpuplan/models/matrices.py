@@ -49,6 +49,8 @@ def _mixer(mixer: Mixer, hidden: int) -> Iterator[tuple[tuple[str, ...], int, in
             if not mixer.shared_kv:
                 yield ("self_attn.v_proj", "self_attn.qkv_proj", "attn.c_attn"), mixer.kv_heads * value, hidden
             yield ("self_attn.o_proj", "attn.c_proj"), hidden, mixer.heads * value
+            if mixer.head_gate:
+                yield ("self_attn.g_proj",), mixer.heads, hidden
         case Mla() | SparseMla():
             queries = mixer.heads * (mixer.nope_dim + mixer.rope_dim)
             if mixer.q_rank:

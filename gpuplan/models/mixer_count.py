@@ -57,6 +57,8 @@ class MixerCounter:
             parts["gate"] = mixers.attention_gate_params.term(
                 f"params.{at}.gate", hidden=self.hidden, heads=heads, v_head_dim=v_head_dim
             )
+        if mixer.head_gate:
+            parts["gates"] = mixers.head_gate_params.term(f"params.{at}.gates", hidden=self.hidden, heads=heads)
         if mixer.qk_norm == "head":
             parts["qk_norm"] = mixers.qk_norm_head_params.term(f"params.{at}.qk_norm", head_dim=head_dim)
         elif mixer.qk_norm == "width":

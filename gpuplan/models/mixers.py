@@ -83,6 +83,8 @@ class Attention(TokenMixer, Schema):
     """One learned logit a head (gpt-oss)."""
     output_gate: bool = False
     """The query projection is twice as wide and gates the output (Qwen3-Next)."""
+    head_gate: bool = False
+    """One projected value a head gates its output (Step-3.5)."""
     relative_bias_buckets: NonNegativeInt = 0
     """Learned relative position buckets a head (T5); only the first layer of a stack holds them."""
 

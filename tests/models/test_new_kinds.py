@@ -85,3 +85,22 @@ def test_a_context_keeps_one_key_for_each_piece() -> None:
     grown = held(131_072 + 12_800) - held(131_072)
     # 41 layers: 21 of a key of 512 in 16 bits and an index key of 128 in 8 bits with a scale of 4 B, 20 of a key alone.
     assert grown == pytest.approx(12_800 * (21 * (1024 + 132) / 4 + 20 * 1024 / 128), rel=1e-6)
+
+
+STEP: dict[str, Any] = {
+    "model_type": "step3p5", "vocab_size": 128896, "hidden_size": 4096, "intermediate_size": 11264, "num_hidden_layers": 45,
+    "num_attention_heads": 64, "num_attention_groups": 8, "head_dim": 128, "sliding_window": 512, "use_head_wise_attn_gate": True,
+    "attention_other_setting": {"attention_type": "sliding_attention", "num_attention_heads": 96, "num_attention_groups": 8},
+    "layer_types": ["full_attention", *["sliding_attention"] * 3] * 12, "moe_num_experts": 288, "moe_top_k": 8,
+    "moe_intermediate_size": 1280, "share_expert_dim": 1280, "moe_layers_enum": ",".join(str(at) for at in range(3, 45)),
+    "num_nextn_predict_layers": 3, "use_moe_router_bias": True, "tie_word_embeddings": False,
+}  # fmt: skip
+
+
+def test_step_with_its_modules_counts_what_is_stored() -> None:
+    """stepfun-ai/Step-3.5-Flash on the hub; a module has a head, a dense layer with a window, a matrix and three norms."""
+    windowed = 4096 * 96 * 128 * 2 + 2 * 4096 * 8 * 128 + 2 * 128 + 4096 * 96
+    module = 128896 * 4096 + windowed + 3 * 4096 * 11264 + 2 * 4096 * 4096 + 5 * 4096
+    assert counted(STEP) + 3 * module == 199_384_301_376
+    inside = {"model_type": "step3p7", "text_config": STEP}
+    assert counted(inside) == counted(STEP)
