@@ -104,3 +104,43 @@ def test_step_with_its_modules_counts_what_is_stored() -> None:
     assert counted(STEP) + 3 * module == 199_384_301_376
     inside = {"model_type": "step3p7", "text_config": STEP}
     assert counted(inside) == counted(STEP)
+
+
+CLIP: dict[str, Any] = {
+    "model_type": "clip", "projection_dim": 768,
+    "text_config": {
+        "hidden_size": 768, "num_hidden_layers": 12, "num_attention_heads": 12, "intermediate_size": 3072, "projection_dim": 768,
+    },
+    "vision_config": {
+        "model_type": "clip_vision_model", "hidden_size": 1024, "num_hidden_layers": 24, "num_attention_heads": 16,
+        "intermediate_size": 4096, "image_size": 224, "patch_size": 14, "projection_dim": 768,
+    },
+}  # fmt: skip
+
+
+def test_both_towers_of_clip_count_as_its_profile_says() -> None:
+    """ViT-L-14 of open_clip's docs/model_profile.csv: 427.62 million, 303.97 of them see; the library's defaults are filled in."""
+    card = read_config(CLIP, "config.json", "model")
+    count = card.count()
+    assert round(count.params_total.value / 1e6, 2) == 427.62
+    assert round(count.extra["vision_tower"].value / 1e6, 2) == 303.97
+    assert any("vocab_size" in note and "49408" in note for note in card.notes)
+
+
+def test_siglip_reads_its_patches_by_one_query() -> None:
+    """ViT-SO400M-14-SigLIP-384 of the same page: 428.23 and 449.73 million."""
+    towers = {"hidden_size": 1152, "num_hidden_layers": 27, "num_attention_heads": 16, "intermediate_size": 4304}
+    text = {**towers, "vocab_size": 32000, "max_position_embeddings": 64}
+    seen = {**towers, "model_type": "siglip_vision_model", "image_size": 384, "patch_size": 14}
+    count = read_config({"model_type": "siglip", "text_config": text, "vision_config": seen}, "config.json", "model").count()
+    sees = count.extra["vision_tower"].value
+    assert (round(sees / 1e6, 2), round((count.params_total.value - sees) / 1e6, 2)) == (428.23, 449.73)
+
+
+def test_an_image_is_encoded_beside_a_text() -> None:
+    import gpuplan
+
+    text = gpuplan.serve("clip-vit-large-patch14", on="l4", prompt=16)
+    both = gpuplan.serve("clip-vit-large-patch14", on="l4", prompt=16, images=1, image_size="224x224")
+    # 303 million parameters see 257 positions: about 162 GFLOP, as open_clip's profile says, where 16 tokens take 3.
+    assert both["sequences_per_s"].value < text["sequences_per_s"].value / 3
