@@ -130,6 +130,8 @@ def _kinds(model: ServingModel, element: Term) -> list[_Kind]:
         if arch.stacks[index].kind == "encoder":
             continue
         for part, mixer in mixers(arch.stacks[index].blocks[block_name]):
+            if isinstance(mixer, Attention) and mixer.borrowed_cache:
+                continue
             named.setdefault(_signature(mixer), []).append((f"{key}.{part.value}", mixer, held[key]))
     found: list[_Kind] = []
     for alike in named.values():

@@ -67,6 +67,11 @@ _STEP = Source(
     title="transformers: Step3p7Attention, gate_per_head",
     url="https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/step3p7/modeling_step3p7.py",
 )
+_ALTUP = Source(
+    kind="docs",
+    title="transformers: Gemma3nTextAltUp",
+    url="https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/gemma3n/modeling_gemma3n.py",
+)
 _KIMI_DELTA = Source(
     kind="docs",
     title="transformers: KimiLinearDeltaAttention",
@@ -296,6 +301,18 @@ def hyper_connection_params(*, hidden: Count, streams: Count, halves: Count) -> 
     786486.0
     """
     return halves * ((streams + 2.0) * streams * (streams * hidden + 1.0) + 3.0)
+
+
+@formula(_ALTUP)
+def altup_params(*, hidden: Count, streams: Count) -> Count:
+    """What mixes residual streams by AltUp: a router with its norm, a scale, and matrices that predict and correct.
+
+    Gemma 3n (4 streams of 2048):
+
+    >>> altup_params(hidden=2048.0, streams=4.0)
+    12368.0
+    """
+    return hidden * (streams + 2.0) + streams**3 + streams**2
 
 
 @formula(_MAMBA)

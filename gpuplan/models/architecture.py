@@ -85,6 +85,10 @@ class Block(Schema):
     """Mixer and channel mixer read the same input (GPT-J, Falcon)."""
     streams: PositiveInt = 1
     """Residual streams that each half of the layer reads a mixture of and writes back to (hyper-connections)."""
+    altup: bool = False
+    """Streams are mixed by small matrices of what one of them says (AltUp, arXiv 2301.13310), not by hyper-connections."""
+    bottlenecks: tuple[PositiveInt, ...] = ()
+    """Widths of pairs of matrices beside the rest, from the hidden width to this and back (Gemma 3n's LAuReL)."""
     conditioning: NonNegativeInt = 0
     """Parameters that work once a sequence and not once a token (DiT's adaptive layer norm)."""
     extra_params: NonNegativeInt = 0

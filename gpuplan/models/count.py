@@ -6,19 +6,21 @@ from collections.abc import Mapping
 from typing import Literal, TypeAlias
 
 from gpuplan.formulas import params as f
-from gpuplan.formulas.mixer_params import hyper_connection_params, relative_bias_params
+from gpuplan.formulas.mixer_params import altup_params, hyper_connection_params, low_rank_params, relative_bias_params
 from gpuplan.models.architecture import Architecture, Block, ChannelMixer, Mixer, Moe, Stack
 from gpuplan.models.mixer_count import MixerCounter, summed
 from gpuplan.models.mixers import Attention, NormKind
 from gpuplan.record import Record
 from gpuplan.term import Source, Term, total
 
-Part: TypeAlias = Literal["mixer", "cross", "mlp", "experts", "router", "norms", "streams", "conditioning", "extra"]
+Part: TypeAlias = Literal["mixer", "cross", "mlp", "experts", "router", "norms", "streams", "bottlenecks", "conditioning", "extra"]
 """The parts of a layer: `mlp` is the dense feed-forward layer or the shared experts, `experts` the routed ones."""
 
+LAYER_EMBEDDING = "layer_embedding"
+"""The part of `Architecture.extra_params` that is a table of rows of tokens, as the embedding is (Gemma 3n)."""
 NOT_IN_ACTIVE = frozenset({
     "vision_tower", "audio_tower", "vision_projector", "audio_projector", "multi_token_prediction", "class_head",
-    "timestep_embedder", "final_modulation",
+    "timestep_embedder", "final_modulation", LAYER_EMBEDDING, "vision_and_audio_towers",
 })  # fmt: skip
 """Names of `Architecture.extra_params` that a token does not pass through: other towers, and what works once an image."""
 
@@ -123,10 +125,16 @@ class _Counter:
                 vectors=self.vectors(f"{at}.norm_vectors", block.norm),
             )
         if block.streams > 1:
-            parts["streams"] = hyper_connection_params.term(
-                f"params.{at}.streams", hidden=self.hidden, streams=self.leaf(f"model.{at}.streams", block.streams),
-                halves=self.leaf(f"model.{at}.halves", 2),
-            )  # fmt: skip
+            parts["streams"] = self.streams(at, block)
+        if block.bottlenecks:
+            each = {
+                f"{number}": low_rank_params.term(
+                    f"params.{at}.bottleneck_{number}", fan_in=self.hidden, fan_out=self.hidden,
+                    rank=self.leaf(f"model.{at}.bottleneck_{number}", width),
+                )
+                for number, width in enumerate(block.bottlenecks)
+            }  # fmt: skip
+            parts["bottlenecks"] = summed(f"params.{at}.bottlenecks", each)
         if block.conditioning:
             parts["conditioning"] = self.leaf(f"model.{at}.conditioning", block.conditioning)
         if block.extra_params:
@@ -134,6 +142,14 @@ class _Counter:
         layer = total(f"params.{at}.layer", {str(key): term for key, term in parts.items()})
         all_layers = f.layers_params.term(f"params.{at}", layers=layers, layer=layer)
         return BlockCount(stack.kind, kind, layers, parts, layer, all_layers)
+
+    def streams(self, at: str, block: Block) -> Term:
+        """What mixes residual streams."""
+        streams = self.leaf(f"model.{at}.streams", block.streams)
+        if block.altup:
+            return altup_params.term(f"params.{at}.streams", hidden=self.hidden, streams=streams)
+        halves = self.leaf(f"model.{at}.halves", 2)
+        return hyper_connection_params.term(f"params.{at}.streams", hidden=self.hidden, streams=streams, halves=halves)
 
     def vectors(self, name: str, norm: NormKind) -> Term:
         """How many vectors a norm of this kind holds."""

@@ -32,6 +32,7 @@ FAMILIES: dict[str, Reader] = {
 
 MULTIMODAL: dict[str, str] = {
     "gemma3": "gemma3_text",
+    "gemma3n": "gemma3n_text",
     "gemma4": "gemma4_text",
     "llama4": "llama4_text",
     "mllama": "mllama_text_model",

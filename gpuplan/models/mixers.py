@@ -85,6 +85,8 @@ class Attention(TokenMixer, Schema):
     """The query projection is twice as wide and gates the output (Qwen3-Next)."""
     head_gate: bool = False
     """One projected value a head gates its output (Step-3.5)."""
+    borrowed_cache: bool = False
+    """It sees the keys and values that an earlier layer keeps, and keeps none (Gemma 3n); its own matrices are stored still."""
     relative_bias_buckets: NonNegativeInt = 0
     """Learned relative position buckets a head (T5); only the first layer of a stack holds them."""
 

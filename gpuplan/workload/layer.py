@@ -38,7 +38,11 @@ def layer_program(setting: LayerSetting, prefix: str, key: str, block: Block) ->
     if block.mlp is not None:
         inner += channels(draft, block.mlp)
     if block.streams > 1:
-        _streams(draft, block.streams)
+        _streams(draft, block)
+    for width in block.bottlenecks:
+        narrow = draft.leaves(f"{key}.bottleneck_{width}", width)
+        draft.product(Role.NARROWED, setting.work.tokens, narrow, setting.hidden)
+        draft.product(Role.WIDENED, setting.work.tokens, setting.hidden, narrow)
     _elementwise(draft, inner, rms=block.norm == "rms", modulated=block.conditioning > 0, streams=block.streams)
     ops = draft.ops
     if block.norms >= POST_NORMS:
@@ -47,10 +51,16 @@ def layer_program(setting: LayerSetting, prefix: str, key: str, block: Block) ->
     return LayerProgram(tuple(ops))
 
 
-def _streams(draft: Draft, streams: int) -> None:
-    """The products that say how each half of the layer mixes residual streams: all of them to a weight for each and each pair."""
-    leaf, key = draft.leaves, draft.key
+def _streams(draft: Draft, block: Block) -> None:
+    """The products that say how each half of the layer mixes residual streams: all of them to a weight for each and each pair.
+
+    In AltUp one stream says it, by a weight for each, from which small matrices make those of each pair.
+    """
+    leaf, key, streams = draft.leaves, draft.key, block.streams
     each = leaf(f"{key}.streams", streams)
+    if block.altup:
+        draft.product(Role.STREAMS, draft.setting.work.tokens, each, draft.setting.hidden, leaf(f"{key}.halves", 2))
+        return
     weights = leaf(f"{key}.stream_weights", streams * (streams + 2))
     wide = leaf.times(f"{key}.all_streams", each, draft.setting.hidden)
     draft.product(Role.STREAMS, draft.setting.work.tokens, weights, wide, leaf(f"{key}.halves", 2))

@@ -144,3 +144,29 @@ def test_an_image_is_encoded_beside_a_text() -> None:
     both = gpuplan.serve("clip-vit-large-patch14", on="l4", prompt=16, images=1, image_size="224x224")
     # 303 million parameters see 257 positions: about 162 GFLOP, as open_clip's profile says, where 16 tokens take 3.
     assert both["sequences_per_s"].value < text["sequences_per_s"].value / 3
+
+
+def gemma3n(layers: int, inner: int, borrowing: int) -> dict[str, Any]:
+    text = {
+        "model_type": "gemma3n_text", "hidden_size": 2048, "intermediate_size": [inner] * layers, "num_hidden_layers": layers,
+        "num_attention_heads": 8, "num_key_value_heads": 2, "head_dim": 256, "vocab_size": 262400, "sliding_window": 512,
+        "vocab_size_per_layer_input": 262144, "hidden_size_per_layer_input": 256, "altup_num_inputs": 4, "laurel_rank": 64,
+        "num_kv_shared_layers": borrowing, "max_position_embeddings": 32768,
+    }  # fmt: skip
+    return {"model_type": "gemma3n", "text_config": text}
+
+
+def test_both_sizes_of_gemma_3n_leave_the_same_encoders_of_what_is_stored() -> None:
+    """google/gemma-3n-E4B-it and E2B-it on the hub have the same encoders of images and sound; the rest is the text."""
+    left = {7_849_978_192 - counted(gemma3n(35, 16384, 15)), 5_439_438_272 - counted(gemma3n(30, 8192, 10))}
+    assert left == {983_281_504}
+
+
+def test_layers_that_borrow_keep_no_cache() -> None:
+    """20 layers of E4B keep keys and values, 4 of them of the whole context; 15 keep none."""
+    import gpuplan
+
+    def held(context: int) -> float:
+        return float(gpuplan.fit("gemma-3n-e4b", on="rtx-4090", context=context)["kv_cache_bytes_per_sequence"].value)
+
+    assert held(32_768) - held(16_384) == pytest.approx(16_384 * 4 * 2 * 2 * 256 * 2, rel=1e-6)

@@ -98,6 +98,8 @@ class AttentionKind(MixerKind[Attention]):
         """Keys and values of each token, or of a window of them."""
         leaf, path, at = caching.leaves, caching.path, caching.at
         head_dim, v_dim = _dims(path, mixer, leaf)
+        if mixer.borrowed_cache:
+            return repeated_bytes.term(at, count=leaf(f"{path}.own_tokens", 0), size=caching.element)
         each = kv_bytes_per_token.term(
             f"{at}.per_token", layers=caching.layers, kv_heads=_rank_kv_heads(path, mixer, leaf, caching.tp),
             k_head_dim=head_dim, v_head_dim=v_dim, element_bytes=caching.element,
