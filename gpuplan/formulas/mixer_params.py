@@ -72,6 +72,11 @@ _ALTUP = Source(
     title="transformers: Gemma3nTextAltUp",
     url="https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/gemma3n/modeling_gemma3n.py",
 )
+_PARAKEET = Source(
+    kind="docs",
+    title="transformers: ParakeetEncoderConvolutionModule",
+    url="https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/parakeet/modeling_parakeet.py",
+)
 _KIMI_DELTA = Source(
     kind="docs",
     title="transformers: KimiLinearDeltaAttention",
@@ -421,6 +426,18 @@ def short_conv_params(*, hidden: Count, width: Count, conv_kernel: Count) -> Cou
     16783360.0
     """
     return 4.0 * hidden * width + conv_kernel * width
+
+
+@formula(_PARAKEET)
+def conformer_conv_params(*, hidden: Count, width: Count, conv_kernel: Count) -> Count:
+    """The convolution of a Conformer: a projection to a gate and the input, one kernel a channel, and the projection out.
+
+    Parakeet (hidden and width 1024, kernel 9):
+
+    >>> conformer_conv_params(hidden=1024.0, width=1024.0, conv_kernel=9.0)
+    3154944.0
+    """
+    return 3.0 * hidden * width + conv_kernel * width
 
 
 @formula(_LIGHTNING)

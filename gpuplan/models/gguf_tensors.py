@@ -93,7 +93,7 @@ def _mixer(mixer: Mixer, hidden: int) -> Iterator[tuple[Category, int, int]]:
                 yield "other", mixer.decay_rank, keys
             yield "other", mixer.values, hidden
         case ShortConv():
-            yield "other", hidden, 3 * mixer.width
+            yield "other", hidden, (3 if mixer.second_gate else 2) * mixer.width
             yield "other", mixer.width, hidden
         case StateSpace():
             yield "other", hidden, 2 * mixer.inner + 2 * mixer.groups * mixer.state

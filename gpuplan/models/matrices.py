@@ -76,7 +76,7 @@ def _mixer(mixer: Mixer, hidden: int) -> Iterator[tuple[tuple[str, ...], int, in
             yield ("linear_attn.in_proj_ba", "linear_attn.in_proj_a", "linear_attn.in_proj_b"), 2 * mixer.value_heads, hidden
             yield ("linear_attn.out_proj",), hidden, mixer.values
         case ShortConv():
-            yield ("conv.in_proj",), 3 * mixer.width, hidden
+            yield ("conv.in_proj",), (3 if mixer.second_gate else 2) * mixer.width, hidden
             yield ("conv.out_proj",), hidden, mixer.width
         case StateSpace(kind="mamba1"):
             yield ("mixer.in_proj", "mamba.in_proj"), 2 * mixer.inner, hidden

@@ -159,12 +159,12 @@ class MixerCounter:
         width = self.leaf(f"model.{at}.width", mixer.width)
         kernel = self.leaf(f"model.{at}.conv_kernel", mixer.conv_kernel)
         parts = {
-            "projections": mixers.short_conv_params.term(
+            "projections": (mixers.short_conv_params if mixer.second_gate else mixers.conformer_conv_params).term(
                 f"params.{at}.projections", hidden=self.hidden, width=width, conv_kernel=kernel
             )
         }
         if mixer.bias:
-            parts["bias"] = self.leaf(f"model.{at}.bias", 4 * mixer.width + self.width)
+            parts["bias"] = self.leaf(f"model.{at}.bias", (4 if mixer.second_gate else 3) * mixer.width + self.width)
         return summed(f"params.{at}", parts)
 
     def state_space(self, at: str, mixer: StateSpace) -> Term:

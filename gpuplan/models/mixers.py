@@ -329,6 +329,8 @@ class ShortConv(TokenMixer, Schema):
     """Tokens that the convolution sees."""
     bias: bool = False
     """On both projections and on the convolution."""
+    second_gate: bool = True
+    """A gate behind the convolution too; false in a Conformer, whose only gate is before it."""
 
     def summary(self) -> str:
         """Width and reach."""

@@ -170,3 +170,20 @@ def test_layers_that_borrow_keep_no_cache() -> None:
         return float(gpuplan.fit("gemma-3n-e4b", on="rtx-4090", context=context)["kv_cache_bytes_per_sequence"].value)
 
     assert held(32_768) - held(16_384) == pytest.approx(16_384 * 4 * 2 * 2 * 256 * 2, rel=1e-6)
+
+
+def parakeet(kind: str, layers: int, **more: Any) -> dict[str, Any]:
+    encoder = {
+        "hidden_size": 1024, "num_hidden_layers": layers, "num_attention_heads": 8, "intermediate_size": 4096,
+        "conv_kernel_size": 9, "subsampling_conv_channels": 256,
+        "subsampling_factor": 8, "num_mel_bins": 80, "max_position_embeddings": 5000,
+        "attention_bias": True, "convolution_bias": True,
+    }  # fmt: skip
+    return {"model_type": kind, "vocab_size": 1025, "encoder_config": encoder, **more}
+
+
+def test_parakeet_takes_as_many_bytes_as_its_files() -> None:
+    """nvidia/parakeet-ctc-0.6b is 2.44 GB in fp32, nvidia/parakeet-tdt-1.1b 4.28 GB, with a few words beside the weights."""
+    transducer = {"decoder_hidden_size": 640, "num_decoder_layers": 2, "durations": [0, 1, 2, 3, 4]}
+    assert 4 * counted(parakeet("parakeet_ctc", 24)) == pytest.approx(2.44e9, rel=0.003)
+    assert 4 * counted(parakeet("parakeet_tdt", 42, **transducer)) == pytest.approx(4.28e9, rel=0.003)
