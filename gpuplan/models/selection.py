@@ -43,7 +43,7 @@ def kinds_of(card: ModelCard | GenericCard | DiffusionCard) -> frozenset[str]:
     plain = all(isinstance(mixer, (Attention, Mla, SparseMla, Compressed)) for mixer in arch.mixers)
     said = {
         "mixture": bool(arch.moes), "dense": not arch.moes, "recurrent": not plain, "encoder": stacks == {"encoder"},
-        "encoder-decoder": len(stacks) > 1, "speech": arch.audio is not None,
+        "encoder-decoder": len(stacks) > 1, "speech": arch.audio is not None or "subsampling" in arch.extra_params,
         "vision": arch.vision is not None or any("vision" in part or "patch" in part for part in arch.extra_params),
     }  # fmt: skip
     return frozenset(word for word, true in said.items() if true)
