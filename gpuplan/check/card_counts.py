@@ -123,11 +123,20 @@ def _names_of_sizes(one: LoadedCard, card: ModelCard) -> Iterator[Finding]:
             yield one.bad("model.size-in-name", ("aliases",), message, "is it the name of a sibling?")
 
 
+def _is_tower(card: ModelCard, value: int) -> bool:
+    """Whether an encoder of images beside an encoder of text (CLIP) has as many parameters as its own layers say, or some more."""
+    seen = card.architecture.vision
+    if seen is None or seen.layers is None or card.architecture.head:
+        return False
+    layers = seen.layers * (4 * seen.width**2 + (3 if seen.gated else 2) * seen.width * seen.inner)
+    return layers <= value <= 1.1 * layers
+
+
 def _shares(one: LoadedCard, card: ModelCard, total: float) -> Iterator[Finding]:
     """Parts that no field breaks down are small, and what is stored beside the model too."""
     for key, at in (("extra_params", ("architecture", "extra_params")), ("checkpoint_extra", ("checkpoint_extra",))):
         parts = card.architecture.extra_params if key == "extra_params" else card.checkpoint_extra
         for name, value in parts.items():
-            if value > total / 2:
+            if value > total / 2 and not (name == "vision_tower" and _is_tower(card, value)):
                 message = f"`{name}` of {value:,} is more than half of the {total:,.0f} parameters"
                 yield one.bad("model.params-recount", (*at, name), message, "is a digit too many in it?")

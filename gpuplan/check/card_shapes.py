@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from gpuplan.check.checked_files import Finding, LoadedCard
 from gpuplan.models.architecture import Block, Mlp, Moe, Stack
 from gpuplan.models.card import ModelCard, WeightsFormat
-from gpuplan.models.mixers import Attention, GatedDelta, Mla, ShortConv, SparseMla, StateSpace
+from gpuplan.models.mixers import Attention, Compressed, GatedDelta, Mla, ShortConv, SparseMla, StateSpace
 from gpuplan.strict_yaml import Path_
 
 _HEAD_DIM = (32, 512)
@@ -74,6 +74,8 @@ def _block(one: LoadedCard, at: Path_, hidden: int, block: Block, stack: Stack) 
             yield from _attention(one, where, hidden, mixer, stack, cross=key == "cross")
         elif isinstance(mixer, (Mla, SparseMla)):
             yield from _latent(one, where, hidden, mixer)
+        elif isinstance(mixer, Compressed):
+            yield from _ratio(one, (*where, "heads"), "width of all heads", mixer.heads * mixer.head_dim / hidden, (0.5, 16))
         elif isinstance(mixer, GatedDelta):
             yield from _ratio(one, (*where, "value_dim"), "width of all values", mixer.values / hidden, (0.5, 4.5))
         elif isinstance(mixer, ShortConv):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from gpuplan.formulas import engine_memory as form
 from gpuplan.formulas.basic import repeated_bytes, smaller, whole_pieces
 from gpuplan.models.architecture import Mixer
-from gpuplan.models.mixers import Attention, Mla, SparseMla
+from gpuplan.models.mixers import Attention, Compressed, Mla, SparseMla
 from gpuplan.record import Record
 from gpuplan.term import DEFINITION, Term, greatest, total
 from gpuplan.workload.context import ONE
@@ -58,8 +58,8 @@ def pages_of(model: ServingModel, element: Term) -> Pages | None:
     subject = model.subject
     if not subject.arch.remembers or model.source() is not None:
         return None
-    if any(isinstance(mixer, SparseMla) for mixer in subject.arch.mixers):
-        return None  # The keys of indexers have pages of their own.
+    if any(isinstance(mixer, (SparseMla, Compressed)) for mixer in subject.arch.mixers):
+        return None  # The keys of indexers, and compressed ones, have pages of their own.
     kinds = _kinds(model, element)
     tokens = [one for one in kinds if one.by_token]
     if not tokens or (len(kinds) > 1 and near is None):
@@ -130,6 +130,8 @@ def _kinds(model: ServingModel, element: Term) -> list[_Kind]:
         if arch.stacks[index].kind == "encoder":
             continue
         for part, mixer in mixers(arch.stacks[index].blocks[block_name]):
+            if isinstance(mixer, Attention) and mixer.borrowed_cache:
+                continue
             named.setdefault(_signature(mixer), []).append((f"{key}.{part.value}", mixer, held[key]))
     found: list[_Kind] = []
     for alike in named.values():
@@ -139,7 +141,7 @@ def _kinds(model: ServingModel, element: Term) -> list[_Kind]:
             capped="full",
         )  # fmt: skip
         layers = total(f"pages.{path}.layers", {at: term for at, _, term in alike})
-        by_token = isinstance(mixer, (Attention, Mla, SparseMla))
+        by_token = isinstance(mixer, (Attention, Mla, SparseMla, Compressed))
         kept = kind_of(mixer).cache(caching, mixer)
         found.append(_Kind(name=path, layers=layers, bytes=kept, by_token=by_token, window=_limit(mixer)))
     return found

@@ -12,7 +12,7 @@ from gpuplan.formulas.inference import pool_of_free, pool_of_static
 from gpuplan.formulas.memory import state_bytes
 from gpuplan.formulas.training import allocator_bytes, between_ranks
 from gpuplan.machine.hardware import Hardware
-from gpuplan.models.mixers import Attention, Mla, SparseMla
+from gpuplan.models.mixers import Attention, Compressed, Mla, SparseMla
 from gpuplan.num import agreed
 from gpuplan.plan.precision import byte
 from gpuplan.plan.train import Tuning
@@ -83,7 +83,7 @@ def rotary_tables(model: ServingModel) -> Parts:
     widths = {
         (mixer.head_dim if isinstance(mixer, Attention) else mixer.rope_dim, isinstance(mixer, Attention) and bool(mixer.window))
         for mixer in arch.mixers
-        if isinstance(mixer, (Attention, Mla, SparseMla))
+        if isinstance(mixer, (Attention, Mla, SparseMla, Compressed))
     }
     element = byte("recipe.rotary_bytes", 2.0)
     tables = {

@@ -9,7 +9,7 @@ from gpuplan.estimate.pricing import alone, priced
 from gpuplan.formulas import inference as form
 from gpuplan.formulas.basic import difference, product, remaining_seconds, repeated_bytes, repeated_seconds
 from gpuplan.formulas.memory import tensor_bytes
-from gpuplan.models.mixers import Attention, GatedDelta, Mla, SparseMla, StateSpace
+from gpuplan.models.mixers import Attention, Compressed, GatedDelta, Mla, SparseMla, StateSpace
 from gpuplan.plan.precision import byte
 from gpuplan.term import DEFINITION, Source, Term, total
 from gpuplan.work import Collective, Stream, WorkItem
@@ -163,7 +163,7 @@ def _linear(model: ServingModel) -> bool:
 
 def latent(model: ServingModel) -> bool:
     """Whether attention keeps latent vectors in place of keys and values."""
-    return any(isinstance(mixer, Mla | SparseMla) for mixer in model.subject.arch.mixers)
+    return any(isinstance(mixer, Mla | SparseMla | Compressed) for mixer in model.subject.arch.mixers)
 
 
 def _crosses(layer: LayerProgram) -> bool:

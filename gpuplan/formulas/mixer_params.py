@@ -57,6 +57,31 @@ _GATED_DELTA = Source(
     title="transformers: Qwen3NextGatedDeltaNet",
     url="https://github.com/huggingface/transformers/blob/main/src/transformers/models/qwen3_next/modeling_qwen3_next.py",
 )
+_DEEPSEEK_V4 = Source(
+    kind="docs",
+    title="transformers: DeepseekV4Attention, DeepseekV4CSACompressor, DeepseekV4Indexer, DeepseekV4HyperConnection",
+    url="https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/deepseek_v4/modeling_deepseek_v4.py",
+)
+_STEP = Source(
+    kind="docs",
+    title="transformers: Step3p7Attention, gate_per_head",
+    url="https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/step3p7/modeling_step3p7.py",
+)
+_ALTUP = Source(
+    kind="docs",
+    title="transformers: Gemma3nTextAltUp",
+    url="https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/gemma3n/modeling_gemma3n.py",
+)
+_PARAKEET = Source(
+    kind="docs",
+    title="transformers: ParakeetEncoderConvolutionModule",
+    url="https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/parakeet/modeling_parakeet.py",
+)
+_KIMI_DELTA = Source(
+    kind="docs",
+    title="transformers: KimiLinearDeltaAttention",
+    url="https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/kimi_linear/modeling_kimi_linear.py",
+)
 _SHORT_CONV = Source(
     kind="docs",
     title="transformers: Lfm2ShortConv",
@@ -216,6 +241,85 @@ def indexer_params(*, hidden: Count, q_rank: Count, heads: Count, head_dim: Coun
     return q_rank * heads * head_dim + hidden * (head_dim + heads) + 2.0 * head_dim
 
 
+@formula(_STEP)
+def head_gate_params(*, hidden: Count, heads: Count) -> Count:
+    """A gate for the output of each head.
+
+    A layer with a window of Step-3.5-Flash:
+
+    >>> head_gate_params(hidden=4096.0, heads=96.0)
+    393216.0
+    """
+    return hidden * heads
+
+
+@formula(_DEEPSEEK_V4)
+def compressed_attention_params(
+    *, hidden: Count, heads: Count, head_dim: Count, q_rank: Count, out_groups: Count, out_rank: Count
+) -> Count:
+    """Queries through a latent with its norm, one key head with its norm, the output by groups of heads and then at once.
+
+    DeepSeek-V4-Flash (hidden 4096, 64 heads of 512, ranks 1024, 8 groups):
+
+    >>> compressed_attention_params(hidden=4096.0, heads=64.0, head_dim=512.0, q_rank=1024.0, out_groups=8.0, out_rank=1024.0)
+    106956288.0
+    """
+    return (
+        q_rank * (hidden + heads * head_dim + 1.0)
+        + head_dim * (hidden + 1.0)
+        + heads * head_dim * out_rank
+        + out_groups * out_rank * hidden
+    )
+
+
+@formula(_DEEPSEEK_V4)
+def compressor_params(*, hidden: Count, rate: Count, width: Count, head_dim: Count) -> Count:
+    """What makes compressed keys: keys and weights of `width`, a place of each of `rate` tokens, and a norm of the key.
+
+    The compressor of 128 tokens to a key of 512 in DeepSeek-V4-Flash:
+
+    >>> compressor_params(hidden=4096.0, rate=128.0, width=512.0, head_dim=512.0)
+    4260352.0
+    """
+    return 2.0 * hidden * width + rate * width + head_dim
+
+
+@formula(_DEEPSEEK_V4)
+def compressed_indexer_params(*, hidden: Count, q_rank: Count, heads: Count, head_dim: Count) -> Count:
+    """Queries of an indexer from the query's latent, and the weights of its heads; its keys have a compressor of their own.
+
+    DeepSeek-V4-Flash:
+
+    >>> compressed_indexer_params(hidden=4096.0, q_rank=1024.0, heads=64.0, head_dim=128.0)
+    8650752.0
+    """
+    return heads * (q_rank * head_dim + hidden)
+
+
+@formula(_DEEPSEEK_V4)
+def hyper_connection_params(*, hidden: Count, streams: Count, halves: Count) -> Count:
+    """What mixes residual streams before and behind each half of a layer: a product of all streams, a bias, three scales.
+
+    DeepSeek-V4-Flash (4 streams of 4096, two halves):
+
+    >>> hyper_connection_params(hidden=4096.0, streams=4.0, halves=2.0)
+    786486.0
+    """
+    return halves * ((streams + 2.0) * streams * (streams * hidden + 1.0) + 3.0)
+
+
+@formula(_ALTUP)
+def altup_params(*, hidden: Count, streams: Count) -> Count:
+    """What mixes residual streams by AltUp: a router with its norm, a scale, and matrices that predict and correct.
+
+    Gemma 3n (4 streams of 2048):
+
+    >>> altup_params(hidden=2048.0, streams=4.0)
+    12368.0
+    """
+    return hidden * (streams + 2.0) + streams**3 + streams**2
+
+
 @formula(_MAMBA)
 def mamba1_params(*, hidden: Count, inner: Count, state: Count, dt_rank: Count, conv_kernel: Count) -> Count:
     """One Mamba mixer without conv bias: in, conv, x, dt (with its bias), A, D and out.
@@ -278,6 +382,40 @@ def gated_delta_params(*, hidden: Count, inner: Count, state: Count, groups: Cou
     )
 
 
+@formula(_KIMI_DELTA)
+def kimi_delta_params(
+    *, hidden: Count, inner: Count, state: Count, groups: Count, heads: Count, conv_kernel: Count, decay_rank: Count
+) -> Count:
+    """Kimi Delta Attention without its output gate: q, k, v, beta, a decay of each key channel, conv, A, dt bias, norm, out.
+
+    `groups` key heads of `state`, `heads` value heads with `inner` wide values; the norm is one value head wide.
+    Kimi-Linear-48B-A3B (hidden 2304, 32 heads of 128, kernel 4, rank 128):
+
+    >>> kimi_delta_params(hidden=2304.0, inner=4096.0, state=128.0, groups=32.0, heads=32.0, conv_kernel=4.0, decay_rank=128.0)
+    38695072.0
+    """
+    return (
+        hidden * (2.0 * groups * state + 2.0 * inner + heads)
+        + decay_rank * (hidden + groups * state)
+        + conv_kernel * (2.0 * groups * state + inner)
+        + groups * state
+        + heads
+        + inner / heads
+    )
+
+
+@formula(_KIMI_DELTA)
+def low_rank_params(*, fan_in: Count, rank: Count, fan_out: Count) -> Count:
+    """Two matrices in a row, the first to `rank` values.
+
+    The gate of Kimi-Linear-48B-A3B:
+
+    >>> low_rank_params(fan_in=2304.0, rank=128.0, fan_out=4096.0)
+    819200.0
+    """
+    return rank * (fan_in + fan_out)
+
+
 @formula(_SHORT_CONV)
 def short_conv_params(*, hidden: Count, width: Count, conv_kernel: Count) -> Count:
     """One gated short convolution: a projection to two gates and the input, one kernel a channel, and the projection out.
@@ -288,6 +426,18 @@ def short_conv_params(*, hidden: Count, width: Count, conv_kernel: Count) -> Cou
     16783360.0
     """
     return 4.0 * hidden * width + conv_kernel * width
+
+
+@formula(_PARAKEET)
+def conformer_conv_params(*, hidden: Count, width: Count, conv_kernel: Count) -> Count:
+    """The convolution of a Conformer: a projection to a gate and the input, one kernel a channel, and the projection out.
+
+    Parakeet (hidden and width 1024, kernel 9):
+
+    >>> conformer_conv_params(hidden=1024.0, width=1024.0, conv_kernel=9.0)
+    3154944.0
+    """
+    return 3.0 * hidden * width + conv_kernel * width
 
 
 @formula(_LIGHTNING)

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Literal, TypeAlias
 
 from gpuplan.errors import did_you_mean
-from gpuplan.models.mixers import Attention, GatedDelta, Mla, NormKind, ShortConv, SparseMla, StateSpace
+from gpuplan.models.mixers import Attention, Compressed, GatedDelta, Mla, NormKind, ShortConv, SparseMla, StateSpace
 from gpuplan.models.senses import Audio, Vision
 from gpuplan.schema import Fault, NonNegativeInt, PositiveInt, Schema, field
 
@@ -65,7 +65,7 @@ class Moe(Schema):
             yield Fault("model.experts", f"{self.top_k} experts a token are more than the {self.experts} there are")
 
 
-Mixer: TypeAlias = Attention | Mla | SparseMla | GatedDelta | StateSpace | ShortConv
+Mixer: TypeAlias = Attention | Mla | SparseMla | Compressed | GatedDelta | StateSpace | ShortConv
 ChannelMixer: TypeAlias = Mlp | Moe
 
 
@@ -83,6 +83,12 @@ class Block(Schema):
     norm: NormKind = "rms"
     parallel: bool = False
     """Mixer and channel mixer read the same input (GPT-J, Falcon)."""
+    streams: PositiveInt = 1
+    """Residual streams that each half of the layer reads a mixture of and writes back to (hyper-connections)."""
+    altup: bool = False
+    """Streams are mixed by small matrices of what one of them says (AltUp, arXiv 2301.13310), not by hyper-connections."""
+    bottlenecks: tuple[PositiveInt, ...] = ()
+    """Widths of pairs of matrices beside the rest, from the hidden width to this and back (Gemma 3n's LAuReL)."""
     conditioning: NonNegativeInt = 0
     """Parameters that work once a sequence and not once a token (DiT's adaptive layer norm)."""
     extra_params: NonNegativeInt = 0

@@ -55,6 +55,13 @@ class Config:
         self.read |= set(names)
         return next((self.data[name] for name in names if self.data.get(name) is not None), None)
 
+    def fill(self, usual: Mapping[str, Any]) -> None:
+        """Take what the library takes for fields that the file leaves out, and say so."""
+        for name, value in usual.items():
+            if not self.has(name):
+                self.note(f"`{self.at}{name}` is not in the file: {value} (the library's default)")
+                self.data = {**self.data, name: value}
+
     def sub(self, name: str) -> Config:
         """A nested object, or an empty one."""
         value = self.raw(name)

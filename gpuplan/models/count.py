@@ -5,19 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal, TypeAlias
 
-from gpuplan.formulas import mixer_params as mixers
 from gpuplan.formulas import params as f
+from gpuplan.formulas.mixer_params import altup_params, hyper_connection_params, low_rank_params, relative_bias_params
 from gpuplan.models.architecture import Architecture, Block, ChannelMixer, Mixer, Moe, Stack
-from gpuplan.models.mixers import Attention, GatedDelta, Mla, NormKind, ShortConv, SparseMla, StateSpace
-from gpuplan.record import Record, replace
+from gpuplan.models.mixer_count import MixerCounter, summed
+from gpuplan.models.mixers import Attention, NormKind
+from gpuplan.record import Record
 from gpuplan.term import Source, Term, total
 
-Part: TypeAlias = Literal["mixer", "cross", "mlp", "experts", "router", "norms", "conditioning", "extra"]
+Part: TypeAlias = Literal["mixer", "cross", "mlp", "experts", "router", "norms", "streams", "bottlenecks", "conditioning", "extra"]
 """The parts of a layer: `mlp` is the dense feed-forward layer or the shared experts, `experts` the routed ones."""
 
+LAYER_EMBEDDING = "layer_embedding"
+"""The part of `Architecture.extra_params` that is a table of rows of tokens, as the embedding is (Gemma 3n)."""
 NOT_IN_ACTIVE = frozenset({
     "vision_tower", "audio_tower", "vision_projector", "audio_projector", "multi_token_prediction", "class_head",
-    "timestep_embedder", "final_modulation",
+    "timestep_embedder", "final_modulation", LAYER_EMBEDDING, "vision_and_audio_towers",
 })  # fmt: skip
 """Names of `Architecture.extra_params` that a token does not pass through: other towers, and what works once an image."""
 
@@ -74,6 +77,7 @@ class _Counter:
         self.source = source
         self.leaves: dict[str, Term] = {}
         self.hidden = self.leaf("model.hidden", arch.hidden)
+        self.of_mixer = MixerCounter(self.leaf, self.hidden, arch.hidden)
 
     def leaf(self, name: str, value: float) -> Term:
         if name not in self.leaves:
@@ -107,11 +111,11 @@ class _Counter:
         at = self.path(stack, kind)
         layers = self.leaf(f"model.{at}.layers", stack.counts()[kind])
         parts: dict[Part, Term] = {}
-        mixers = {key: self.mixer(f"{at}.{key}", mixer) for key, mixer in _mixers(block).items()}
-        if mixers:
-            parts["mixer"] = _sum(f"params.{at}.mixer" if len(mixers) == 1 else f"params.{at}.mixers", mixers)
+        mixed = {key: self.of_mixer.of(f"{at}.{key}", mixer) for key, mixer in _mixers(block).items()}
+        if mixed:
+            parts["mixer"] = summed(f"params.{at}.mixer" if len(mixed) == 1 else f"params.{at}.mixers", mixed)
         if block.cross is not None:
-            parts["cross"] = self.attention(f"{at}.cross", block.cross)
+            parts["cross"] = self.of_mixer.attention(f"{at}.cross", block.cross)
         parts |= self.channel(at, block.mlp) if block.mlp is not None else {}
         if block.norms:
             parts["norms"] = f.norm_params.term(
@@ -120,6 +124,17 @@ class _Counter:
                 width=self.hidden,
                 vectors=self.vectors(f"{at}.norm_vectors", block.norm),
             )
+        if block.streams > 1:
+            parts["streams"] = self.streams(at, block)
+        if block.bottlenecks:
+            each = {
+                f"{number}": low_rank_params.term(
+                    f"params.{at}.bottleneck_{number}", fan_in=self.hidden, fan_out=self.hidden,
+                    rank=self.leaf(f"model.{at}.bottleneck_{number}", width),
+                )
+                for number, width in enumerate(block.bottlenecks)
+            }  # fmt: skip
+            parts["bottlenecks"] = summed(f"params.{at}.bottlenecks", each)
         if block.conditioning:
             parts["conditioning"] = self.leaf(f"model.{at}.conditioning", block.conditioning)
         if block.extra_params:
@@ -128,140 +143,17 @@ class _Counter:
         all_layers = f.layers_params.term(f"params.{at}", layers=layers, layer=layer)
         return BlockCount(stack.kind, kind, layers, parts, layer, all_layers)
 
+    def streams(self, at: str, block: Block) -> Term:
+        """What mixes residual streams."""
+        streams = self.leaf(f"model.{at}.streams", block.streams)
+        if block.altup:
+            return altup_params.term(f"params.{at}.streams", hidden=self.hidden, streams=streams)
+        halves = self.leaf(f"model.{at}.halves", 2)
+        return hyper_connection_params.term(f"params.{at}.streams", hidden=self.hidden, streams=streams, halves=halves)
+
     def vectors(self, name: str, norm: NormKind) -> Term:
         """How many vectors a norm of this kind holds."""
         return self.leaf(f"model.{name}", 2 if norm == "layer" else 1)
-
-    def mixer(self, at: str, mixer: Mixer) -> Term:
-        match mixer:
-            case Attention():
-                return self.attention(at, mixer)
-            case Mla():
-                return self.mla(at, mixer)
-            case SparseMla():
-                return self.sparse_mla(at, mixer)
-            case GatedDelta():
-                return self.gated_delta(at, mixer)
-            case StateSpace():
-                return self.state_space(at, mixer)
-            case ShortConv():
-                return self.short_conv(at, mixer)
-
-    def attention(self, at: str, mixer: Attention) -> Term:
-        heads = self.leaf(f"model.{at}.heads", mixer.heads)
-        kv_heads = self.leaf(f"model.{at}.kv_heads", mixer.kv_heads)
-        head_dim = self.leaf(f"model.{at}.head_dim", mixer.head_dim)
-        v_head_dim = self.leaf(f"model.{at}.v_head_dim", mixer.v_head_dim) if mixer.v_head_dim else head_dim
-        widths = {"heads": heads, "kv_heads": kv_heads, "head_dim": head_dim, "v_head_dim": v_head_dim}
-        shared = {"hidden": self.hidden, "heads": heads, "kv_heads": kv_heads, "head_dim": head_dim}
-        parts = {
-            "projections": mixers.attention_shared_kv_params.term(f"params.{at}.projections", **shared)
-            if mixer.shared_kv
-            else mixers.attention_projection_params.term(f"params.{at}.projections", hidden=self.hidden, **widths)
-        }
-        if mixer.qkv_bias:
-            parts["qkv_bias"] = mixers.attention_qkv_bias_params.term(f"params.{at}.qkv_bias", **widths)
-        if mixer.out_bias:
-            parts["out_bias"] = f.bias_params.term(f"params.{at}.out_bias", width=self.hidden)
-        if mixer.output_gate:
-            parts["gate"] = mixers.attention_gate_params.term(
-                f"params.{at}.gate", hidden=self.hidden, heads=heads, v_head_dim=v_head_dim
-            )
-        if mixer.qk_norm == "head":
-            parts["qk_norm"] = mixers.qk_norm_head_params.term(f"params.{at}.qk_norm", head_dim=head_dim)
-        elif mixer.qk_norm == "width":
-            parts["qk_norm"] = mixers.qk_norm_width_params.term(
-                f"params.{at}.qk_norm", heads=heads, kv_heads=kv_heads, head_dim=head_dim
-            )
-        if mixer.sinks:
-            parts["sinks"] = mixers.attention_sink_params.term(f"params.{at}.sinks", heads=heads)
-        return _sum(f"params.{at}", parts)
-
-    def mla(self, at: str, mixer: Mla) -> Term:
-        heads = self.leaf(f"model.{at}.heads", mixer.heads)
-        kv_rank = self.leaf(f"model.{at}.kv_rank", mixer.kv_rank)
-        nope_dim = self.leaf(f"model.{at}.nope_dim", mixer.nope_dim)
-        rope_dim = self.leaf(f"model.{at}.rope_dim", mixer.rope_dim)
-        v_dim = self.leaf(f"model.{at}.v_dim", mixer.v_dim)
-        q_rank = self.leaf(f"model.{at}.q_rank", mixer.q_rank or 0)
-        query = {"hidden": self.hidden, "heads": heads, "nope_dim": nope_dim, "rope_dim": rope_dim}
-        parts = {
-            "query": mixers.mla_low_rank_query_params.term(f"params.{at}.query", q_rank=q_rank, **query)
-            if mixer.q_rank
-            else mixers.mla_query_params.term(f"params.{at}.query", **query),
-            "kv": mixers.mla_kv_params.term(f"params.{at}.kv", kv_rank=kv_rank, v_dim=v_dim, **query),
-            "output": mixers.mla_output_params.term(f"params.{at}.output", hidden=self.hidden, heads=heads, v_dim=v_dim),
-        }
-        if mixer.bias:
-            parts["bias"] = mixers.mla_bias_params.term(
-                f"params.{at}.bias", hidden=self.hidden, q_rank=q_rank, kv_rank=kv_rank, rope_dim=rope_dim
-            )
-        return total(f"params.{at}", parts)
-
-    def sparse_mla(self, at: str, mixer: SparseMla) -> Term:
-        parts = {"latent": replace(self.mla(at, _dense(mixer)), name=f"params.{at}.latent")}
-        if mixer.indexer_heads:
-            parts["indexer"] = mixers.indexer_params.term(
-                f"params.{at}.indexer",
-                hidden=self.hidden,
-                q_rank=self.leaf(f"model.{at}.q_rank", mixer.q_rank),
-                heads=self.leaf(f"model.{at}.indexer_heads", mixer.indexer_heads),
-                head_dim=self.leaf(f"model.{at}.indexer_dim", mixer.indexer_dim),
-            )
-        return _sum(f"params.{at}", parts)
-
-    def gated_delta(self, at: str, mixer: GatedDelta) -> Term:
-        return mixers.gated_delta_params.term(
-            f"params.{at}", hidden=self.hidden, inner=self.leaf(f"model.{at}.values", mixer.values),
-            state=self.leaf(f"model.{at}.key_dim", mixer.key_dim), groups=self.leaf(f"model.{at}.key_heads", mixer.key_heads),
-            heads=self.leaf(f"model.{at}.value_heads", mixer.value_heads),
-            conv_kernel=self.leaf(f"model.{at}.conv_kernel", mixer.conv_kernel),
-        )  # fmt: skip
-
-    def short_conv(self, at: str, mixer: ShortConv) -> Term:
-        width = self.leaf(f"model.{at}.width", mixer.width)
-        kernel = self.leaf(f"model.{at}.conv_kernel", mixer.conv_kernel)
-        parts = {
-            "projections": mixers.short_conv_params.term(
-                f"params.{at}.projections", hidden=self.hidden, width=width, conv_kernel=kernel
-            )
-        }
-        if mixer.bias:
-            parts["bias"] = self.leaf(f"model.{at}.bias", 4 * mixer.width + self.arch.hidden)
-        return _sum(f"params.{at}", parts)
-
-    def state_space(self, at: str, mixer: StateSpace) -> Term:
-        inner = self.leaf(f"model.{at}.inner", mixer.inner)
-        state = self.leaf(f"model.{at}.state", mixer.state)
-        heads = self.leaf(f"model.{at}.heads", mixer.heads)
-        groups = self.leaf(f"model.{at}.groups", mixer.groups)
-        kernel = self.leaf(f"model.{at}.conv_kernel", mixer.conv_kernel)
-        widths = {"hidden": self.hidden, "inner": inner, "state": state}
-        parts: dict[str, Term] = {}
-        name = f"params.{at}.projections"
-        match mixer.kind:
-            case "mamba1":
-                dt_rank = self.leaf(f"model.{at}.dt_rank", mixer.dt_rank)
-                parts["projections"] = mixers.mamba1_params.term(name, dt_rank=dt_rank, conv_kernel=kernel, **widths)
-                if mixer.inner_norms:
-                    parts["inner_norms"] = mixers.mamba1_inner_norm_params.term(
-                        f"params.{at}.inner_norms", dt_rank=dt_rank, state=state
-                    )
-            case "mamba2":
-                parts["projections"] = mixers.mamba2_params.term(name, groups=groups, heads=heads, conv_kernel=kernel, **widths)
-            case "linear_attention":
-                parts["projections"] = mixers.linear_attention_params.term(name, groups=groups, **widths)
-        if mixer.conv_bias:
-            parts["conv_bias"] = (
-                f.bias_params.term(f"params.{at}.conv_bias", width=inner)
-                if mixer.kind == "mamba1"
-                else mixers.conv_bias_params.term(f"params.{at}.conv_bias", inner=inner, groups=groups, state=state)
-            )
-        if mixer.gated_norm:
-            parts["norm"] = f.bias_params.term(f"params.{at}.norm", width=inner)
-        if mixer.bias:
-            parts["bias"] = self.leaf(f"model.{at}.bias", _projection_bias(mixer, self.arch.hidden))
-        return _sum(f"params.{at}", parts)
 
     def channel(self, at: str, mlp: ChannelMixer) -> dict[Part, Term]:
         if not isinstance(mlp, Moe):
@@ -280,14 +172,14 @@ class _Counter:
             }
             if mlp.shared_gate:
                 shared["gate"] = f.shared_gate_params.term(f"params.{at}.shared_experts.gate", hidden=self.hidden)
-            parts["mlp"] = _sum(f"params.{at}.shared_experts", shared)
+            parts["mlp"] = summed(f"params.{at}.shared_experts", shared)
         parts["experts"] = f.experts_params.term(f"params.{at}.experts", experts=experts, expert=one)
         router = {"matrix": f.router_params.term(f"params.{at}.router.matrix", hidden=self.hidden, experts=experts)}
         if latent is not None:
             router["latent"] = f.latent_projection_params.term(f"params.{at}.latent", hidden=self.hidden, latent=latent)
         if mlp.router_bias:
             router["bias"] = f.bias_params.term(f"params.{at}.router.bias", width=experts)
-        parts["router"] = _sum(f"params.{at}.router", router)
+        parts["router"] = summed(f"params.{at}.router", router)
         return parts
 
     def ffn(self, at: str, width: int, *, gated: bool, bias: bool, hidden: Term | None = None) -> Term:
@@ -299,7 +191,7 @@ class _Counter:
         parts = {"matrices": f.mlp_params.term(f"params.{at}.matrices", **widths)}
         if bias:
             parts["bias"] = f.mlp_bias_params.term(f"params.{at}.bias", **widths)
-        return _sum(f"params.{at}", parts)
+        return summed(f"params.{at}", parts)
 
     def idle(self, blocks: tuple[BlockCount, ...]) -> dict[str, Term]:
         found: dict[str, Term] = {}
@@ -349,7 +241,7 @@ class _Counter:
                 width=width,
                 projections=self.leaf("model.embedding_projections", arch.embedding_projections),
             )
-        return _sum("params.embedding", parts)
+        return summed("params.embedding", parts)
 
     def table_width(self, width: Term) -> Term:
         """OPT-350M widens tokens before it adds positions; ALBERT after."""
@@ -363,7 +255,7 @@ class _Counter:
             parts["matrix"] = f.embedding_params.term("params.head.matrix", rows=vocab, width=self.hidden)
         if arch.head and arch.head_bias:
             parts["bias"] = f.bias_params.term("params.head.bias", width=vocab)
-        return _sum("params.head", parts) if parts else None
+        return summed("params.head", parts) if parts else None
 
     def final(self) -> Term | None:
         parts: dict[str, Term] = {
@@ -376,7 +268,7 @@ class _Counter:
             for stack in self.arch.stacks
             if stack.final_norm
         }
-        return _sum("params.final", parts) if parts else None
+        return summed("params.final", parts) if parts else None
 
     def extra(self) -> dict[str, Term]:
         found: dict[str, Term] = {}
@@ -384,7 +276,7 @@ class _Counter:
             at = self.path(stack, "relative_bias")
             mixer = next((m for b in stack.blocks.values() for m in _mixers(b).values() if isinstance(m, Attention)), None)
             if mixer is not None and mixer.relative_bias_buckets:
-                found[at.replace(".", "_")] = mixers.relative_bias_params.term(
+                found[at.replace(".", "_")] = relative_bias_params.term(
                     f"params.{at}",
                     buckets=self.leaf(f"model.{at}.buckets", mixer.relative_bias_buckets),
                     heads=self.leaf(f"model.{at}.heads", mixer.heads),
@@ -395,23 +287,3 @@ class _Counter:
 
 def _mixers(block: Block) -> dict[str, Mixer]:
     return {key: one for key, one in (("mixer", block.mixer), ("mixer2", block.mixer2)) if one is not None}
-
-
-def _dense(mixer: SparseMla) -> Mla:
-    """The same latent attention without an indexer."""
-    return Mla(
-        heads=mixer.heads, q_rank=mixer.q_rank, kv_rank=mixer.kv_rank, nope_dim=mixer.nope_dim, rope_dim=mixer.rope_dim,
-        v_dim=mixer.v_dim, bias=mixer.bias,
-    )  # fmt: skip
-
-
-def _projection_bias(mixer: StateSpace, hidden: int) -> int:
-    """Biases of the in and out projections (`use_bias` or `mamba_proj_bias` of a config)."""
-    if mixer.kind == "mamba2":
-        return 2 * mixer.inner + 2 * mixer.groups * mixer.state + mixer.heads + hidden
-    return 2 * mixer.inner + hidden
-
-
-def _sum(name: str, parts: Mapping[str, Term]) -> Term:
-    """The one part under this name, or the named sum of several."""
-    return replace(next(iter(parts.values())), name=name) if len(parts) == 1 else total(name, parts)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Literal, TypeAlias
 
 from gpuplan.models.architecture import Architecture, Mixer, Mlp, Moe
-from gpuplan.models.mixers import Attention, GatedDelta, Mla, ShortConv, SparseMla, StateSpace
+from gpuplan.models.mixers import Attention, Compressed, GatedDelta, Mla, ShortConv, SparseMla, StateSpace
 from gpuplan.record import Record
 
 Category: TypeAlias = Literal["query", "key", "value", "output", "gate", "up", "down", "other"]
@@ -69,11 +69,31 @@ def _mixer(mixer: Mixer, hidden: int) -> Iterator[tuple[Category, int, int]]:
             yield "other", mixer.nope_dim, mixer.heads * mixer.kv_rank
             yield "other", mixer.kv_rank, mixer.heads * mixer.v_dim
             yield "output", mixer.heads * mixer.v_dim, hidden
+            if isinstance(mixer, Mla) and mixer.output_gate:
+                yield "other", hidden, mixer.heads * mixer.v_dim
+        case Compressed():
+            wide = (2 if mixer.overlapping else 1) * (
+                (mixer.head_dim if mixer.rate else 0) + (mixer.indexer_dim if mixer.top_k else 0)
+            )
+            yield "other", hidden, mixer.q_rank + mixer.head_dim + 2 * wide
+            yield (
+                "other",
+                mixer.q_rank,
+                mixer.heads * mixer.head_dim + (mixer.indexer_heads * mixer.indexer_dim if mixer.top_k else 0),
+            )
+            yield "other", mixer.heads * mixer.head_dim // mixer.out_groups, mixer.out_groups * mixer.out_rank
+            yield "output", mixer.out_groups * mixer.out_rank, hidden
         case GatedDelta():
-            yield "other", hidden, 2 * mixer.key_heads * mixer.key_dim + 2 * mixer.values + 2 * mixer.value_heads
+            keys = mixer.key_heads * mixer.key_dim
+            gate, decay = mixer.gate_rank or mixer.values, mixer.decay_rank or mixer.value_heads
+            yield "other", hidden, 2 * keys + mixer.values + gate + decay + mixer.value_heads
+            if mixer.gate_rank:
+                yield "other", mixer.gate_rank, mixer.values
+            if mixer.decay_rank:
+                yield "other", mixer.decay_rank, keys
             yield "other", mixer.values, hidden
         case ShortConv():
-            yield "other", hidden, 3 * mixer.width
+            yield "other", hidden, (3 if mixer.second_gate else 2) * mixer.width
             yield "other", mixer.width, hidden
         case StateSpace():
             yield "other", hidden, 2 * mixer.inner + 2 * mixer.groups * mixer.state

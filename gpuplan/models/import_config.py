@@ -20,7 +20,7 @@ from gpuplan.models.families import llama
 from gpuplan.models.families.common import Reader
 from gpuplan.models.families.images import IMAGES
 from gpuplan.models.families.vision import TOWERS
-from gpuplan.models.weights import DTYPES, settings_in, weights_format
+from gpuplan.models.weights import DTYPES, MODELOPT, settings_in, weights_format
 from gpuplan.strict_yaml import LineMap
 
 FAMILIES: dict[str, Reader] = {
@@ -32,6 +32,7 @@ FAMILIES: dict[str, Reader] = {
 
 MULTIMODAL: dict[str, str] = {
     "gemma3": "gemma3_text",
+    "gemma3n": "gemma3n_text",
     "gemma4": "gemma4_text",
     "llama4": "llama4_text",
     "mllama": "mllama_text_model",
@@ -43,6 +44,8 @@ MULTIMODAL: dict[str, str] = {
     "qwen2_5_vl": "qwen2",
     "qwen2_vl": "qwen2",
     "kimi_k25": "deepseek_v3",
+    "kimi_k3": "kimi_linear",
+    "step3p7": "step3p5",
     "llava": "llama",
     "llava_next": "llama",
     "internvl_chat": "internlm2",
@@ -69,6 +72,8 @@ CLASSES = {
 }  # fmt: skip
 """Class names that tell the architecture where `model_type` is missing."""
 
+MXFP4 = MODELOPT["mxfp4"]
+"""What experts are stored as where a file of DeepSeek's says `expert_dtype: fp4` beside its settings."""
 EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts")
 """Fields that must not go unread."""
 
@@ -131,6 +136,8 @@ def read_config(data: Mapping[str, Any], file: str, name: str, quantised: Mappin
     weights: WeightsFormat | None = None
     if isinstance(block, Mapping):
         weights = weights_format(block, notes)
+        if weights is not None and text.text("expert_dtype") == "fp4":
+            weights = weights.replaced(otherwise={**weights.otherwise, "mlp.experts": MXFP4})
     found = [note.text for note in notes]
     card = ModelCard(
         id=slug(name),

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from gpuplan.models.architecture import Architecture, Block, Mixer, Mlp, Moe
-from gpuplan.models.mixers import Attention, GatedDelta, Mla, ShortConv, SparseMla, StateSpace
+from gpuplan.models.mixers import Attention, Compressed, GatedDelta, Mla, ShortConv, SparseMla, StateSpace
 
 
 class Matrix(NamedTuple):
@@ -49,6 +49,8 @@ def _mixer(mixer: Mixer, hidden: int) -> Iterator[tuple[tuple[str, ...], int, in
             if not mixer.shared_kv:
                 yield ("self_attn.v_proj", "self_attn.qkv_proj", "attn.c_attn"), mixer.kv_heads * value, hidden
             yield ("self_attn.o_proj", "attn.c_proj"), hidden, mixer.heads * value
+            if mixer.head_gate:
+                yield ("self_attn.g_proj",), mixer.heads, hidden
         case Mla() | SparseMla():
             queries = mixer.heads * (mixer.nope_dim + mixer.rope_dim)
             if mixer.q_rank:
@@ -59,16 +61,22 @@ def _mixer(mixer: Mixer, hidden: int) -> Iterator[tuple[tuple[str, ...], int, in
             yield ("self_attn.kv_a_proj_with_mqa", "self_attn.fused_qkv_a_proj"), mixer.kv_rank + mixer.rope_dim, hidden
             yield ("self_attn.kv_b_proj",), mixer.heads * (mixer.nope_dim + mixer.v_dim), mixer.kv_rank
             yield ("self_attn.o_proj",), hidden, mixer.heads * mixer.v_dim
+            if isinstance(mixer, Mla) and mixer.output_gate:
+                yield ("self_attn.g_proj",), mixer.heads * mixer.v_dim, hidden
             if isinstance(mixer, SparseMla) and mixer.indexer_heads:
                 yield ("self_attn.indexer.wq_b",), mixer.indexer_heads * mixer.indexer_dim, mixer.q_rank
                 yield ("self_attn.indexer.wk",), mixer.indexer_dim, hidden
+        case Compressed():
+            yield from _compressed(mixer, hidden)
+        case GatedDelta() if mixer.decay_rank:
+            yield from _kimi_delta(mixer, hidden)
         case GatedDelta():
             keys = 2 * mixer.key_heads * mixer.key_dim
             yield ("linear_attn.in_proj_qkvz", "linear_attn.in_proj_qkv", "linear_attn.in_proj_z"), keys + 2 * mixer.values, hidden
             yield ("linear_attn.in_proj_ba", "linear_attn.in_proj_a", "linear_attn.in_proj_b"), 2 * mixer.value_heads, hidden
             yield ("linear_attn.out_proj",), hidden, mixer.values
         case ShortConv():
-            yield ("conv.in_proj",), 3 * mixer.width, hidden
+            yield ("conv.in_proj",), (3 if mixer.second_gate else 2) * mixer.width, hidden
             yield ("conv.out_proj",), hidden, mixer.width
         case StateSpace(kind="mamba1"):
             yield ("mixer.in_proj", "mamba.in_proj"), 2 * mixer.inner, hidden
@@ -81,6 +89,44 @@ def _mixer(mixer: Mixer, hidden: int) -> Iterator[tuple[tuple[str, ...], int, in
         case StateSpace():
             yield ("self_attn.qkv_proj",), 2 * mixer.groups * mixer.state + mixer.inner, hidden
             yield ("self_attn.out_proj", "self_attn.o_proj"), hidden, mixer.inner
+
+
+def _compressed(mixer: Compressed, hidden: int) -> Iterator[tuple[tuple[str, ...], int, int]]:
+    yield ("self_attn.wq_a", "self_attn.q_a_proj"), mixer.q_rank, hidden
+    yield ("self_attn.wq_b", "self_attn.q_b_proj"), mixer.heads * mixer.head_dim, mixer.q_rank
+    yield ("self_attn.wkv", "self_attn.kv_proj"), mixer.head_dim, hidden
+    yield (
+        ("self_attn.wo_a", "self_attn.o_a_proj"),
+        mixer.out_groups * mixer.out_rank,
+        mixer.heads * mixer.head_dim // mixer.out_groups,
+    )
+    yield ("self_attn.wo_b", "self_attn.o_b_proj"), hidden, mixer.out_groups * mixer.out_rank
+    wide = 2 if mixer.overlapping else 1
+    if mixer.rate:
+        yield ("self_attn.compressor.wkv", "self_attn.compressor.kv_proj"), wide * mixer.head_dim, hidden
+        yield ("self_attn.compressor.wgate", "self_attn.compressor.gate_proj"), wide * mixer.head_dim, hidden
+    if mixer.top_k:
+        yield (
+            ("self_attn.indexer.wq_b", "self_attn.compressor.indexer.q_b_proj"),
+            mixer.indexer_heads * mixer.indexer_dim,
+            mixer.q_rank,
+        )
+        yield ("self_attn.indexer.compressor.wkv", "self_attn.compressor.indexer.kv_proj"), wide * mixer.indexer_dim, hidden
+        yield ("self_attn.indexer.compressor.wgate", "self_attn.compressor.indexer.gate_proj"), wide * mixer.indexer_dim, hidden
+
+
+def _kimi_delta(mixer: GatedDelta, hidden: int) -> Iterator[tuple[tuple[str, ...], int, int]]:
+    keys = mixer.key_heads * mixer.key_dim
+    for name, rows in (("q", keys), ("k", keys), ("v", mixer.values), ("b", mixer.value_heads)):
+        yield (f"self_attn.{name}_proj",), rows, hidden
+    yield ("self_attn.f_a_proj",), mixer.decay_rank, hidden
+    yield ("self_attn.f_b_proj",), keys, mixer.decay_rank
+    if mixer.gate_rank:
+        yield ("self_attn.g_a_proj",), mixer.gate_rank, hidden
+        yield ("self_attn.g_b_proj",), mixer.values, mixer.gate_rank
+    else:
+        yield ("self_attn.g_proj",), mixer.values, hidden
+    yield ("self_attn.o_proj",), hidden, mixer.values
 
 
 def _channels(mlp: Mlp | Moe | None, hidden: int) -> Iterator[Matrix]:

@@ -87,6 +87,10 @@ class Attention(TokenMixer, Schema):
     """One learned logit a head (gpt-oss)."""
     output_gate: bool = False
     """The query projection is twice as wide and gates the output (Qwen3-Next)."""
+    head_gate: bool = False
+    """One projected value a head gates its output (Step-3.5)."""
+    borrowed_cache: bool = False
+    """It sees the keys and values that an earlier layer keeps, and keeps none (Gemma 3n); its own matrices are stored still."""
     relative_bias_buckets: NonNegativeInt = 0
     """Learned relative position buckets a head (T5); only the first layer of a stack holds them."""
 
@@ -126,6 +130,8 @@ class Mla(TokenMixer, Schema):
     rope_dim: PositiveInt
     v_dim: PositiveInt
     bias: bool = False
+    output_gate: bool = False
+    """A projection as wide as all values gates the output (Kimi K3)."""
 
     def summary(self) -> str:
         """Heads and latent."""
@@ -188,6 +194,58 @@ class SparseMla(TokenMixer, Schema):
             yield Fault("model.bad-value", "an indexer has no `indexer_dim`")
 
 
+class Compressed(TokenMixer, Schema):
+    """Attention over a window and over keys that each stand for many tokens (DeepSeek-V4): one key, which is its value too.
+
+    The queries come from a latent; the output is projected by groups of heads first.
+    """
+
+    kind: Literal["compressed"] = "compressed"
+    heads: PositiveInt
+    head_dim: PositiveInt
+    rope_dim: PositiveInt
+    """Of `head_dim`, what turns with the position."""
+    q_rank: PositiveInt
+    window: PositiveInt
+    """Tokens that are seen one by one, the last ones."""
+    rate: NonNegativeInt = 0
+    """Tokens that one compressed key stands for; 0: there are none, and the window is all that is seen."""
+    overlapping: bool = False
+    """Each compressed key is made from two neighbouring pieces, by projections twice as wide."""
+    top_k: NonNegativeInt = 0
+    """Compressed keys that a query sees, as an indexer chooses them; 0: all."""
+    indexer_heads: NonNegativeInt = 0
+    indexer_dim: NonNegativeInt = 0
+    """Width of an indexer's key, and of each of its query heads."""
+    out_groups: PositiveInt
+    out_rank: PositiveInt
+    """What each group of heads is projected to before all of them are to the hidden width."""
+    sinks: bool = False
+    """One learned logit a head."""
+
+    def summary(self) -> str:
+        """Heads, window and compressed keys."""
+        chosen = f" of {self.rate} tokens each, {self.top_k:,} of them" if self.top_k else f" of {self.rate} tokens each"
+        beside = f" and keys{chosen}" if self.rate else ""
+        return f"attention with {self.heads} heads of {self.head_dim} over one key head, window {self.window:,}{beside}"
+
+    def divided_by(self) -> int:
+        """Its heads; keys, compressors and the indexer are whole on every rank."""
+        return self.heads
+
+    def scores(self) -> Scores | None:
+        """Of every head over the window and as many compressed keys as are seen at most."""
+        limit = None if self.rate and not self.top_k else self.window + self.top_k
+        return Scores(heads=self.heads, dim=self.head_dim / (self.rate or 1 if limit is None else 1), limit=limit)
+
+    def faults(self) -> Iterator[Fault]:
+        """A choice without an indexer, or groups that do not divide."""
+        if self.top_k and not (self.indexer_heads and self.indexer_dim and self.rate):
+            yield Fault("model.bad-value", "`top_k` compressed keys need a `rate`, `indexer_heads` and `indexer_dim`")
+        if self.heads % self.out_groups:
+            yield Fault("model.heads", f"{self.out_groups} groups do not divide {self.heads} heads")
+
+
 class GatedDelta(TokenMixer, Schema):
     """A gated delta network (arXiv 2412.06464): a matrix a head is the memory, decayed and corrected by each token (Qwen3-Next)."""
 
@@ -199,6 +257,10 @@ class GatedDelta(TokenMixer, Schema):
     value_dim: PositiveInt
     conv_kernel: PositiveInt
     """Tokens that the short convolution over queries, keys and values sees."""
+    decay_rank: NonNegativeInt = 0
+    """Rank of the projection to a decay of each key channel (Kimi Delta Attention, arXiv 2510.26692); 0: a decay a head."""
+    gate_rank: NonNegativeInt = 0
+    """Rank of the projection to the gate of the output; 0: one matrix."""
 
     @property
     def values(self) -> int:
@@ -271,6 +333,8 @@ class ShortConv(TokenMixer, Schema):
     """Tokens that the convolution sees."""
     bias: bool = False
     """On both projections and on the convolution."""
+    second_gate: bool = True
+    """A gate behind the convolution too; false in a Conformer, whose only gate is before it."""
 
     def summary(self) -> str:
         """Width and reach."""

@@ -17,6 +17,7 @@ from gpuplan.errors import GpuplanError, did_you_mean
 from gpuplan.models.architecture import Architecture, Moe
 from gpuplan.models.card import CardSource, ModelCard, WeightsFormat
 from gpuplan.models.kinds_of_names import Like, built_like, nearest, of_its_size, table
+from gpuplan.models.spellings import respelled, spelled_like, unserved
 from gpuplan.schema import Limits, Schema, read
 from gpuplan.strict_yaml import load_yaml
 
@@ -118,10 +119,19 @@ def _named(repository: str, why: str, extra_dirs: Sequence[Path]) -> ModelCard |
         card = None if same is None else find(same, extra_dirs, cards_only=True)
     if card is not None:
         return card.replaced(notes=(*card.notes, f"{why}: taken for {card.id}, by its name"))
-    like = built_like(repository)
-    if like is None:
+    like = built_like(repository) or built_like(respelled(repository))
+    if like is not None:
+        return like_card(like, why, extra_dirs)
+    if nearest(repository):
         return None
-    return like_card(like, why, extra_dirs)
+    whole = [one for entry in table().like for one in entry.names if "*" not in one]
+    alias = spelled_like(repository, [*names(extra_dirs), *whole])
+    if alias is None:
+        return None
+    other = built_like(alias) if alias in whole else None
+    card = find(alias if other is None else other.card, extra_dirs, cards_only=True)
+    said = f"{why}: taken for {card.id}, as `{alias}`, which is that name in another spelling"
+    return card.replaced(notes=(*card.notes, said))
 
 
 def like_card(like: Like, why: str, extra_dirs: Sequence[Path] = ()) -> ModelCard:
@@ -156,8 +166,10 @@ def _is_mixture(arch: Architecture) -> bool:
 def card_called(repository: str, extra_dirs: Sequence[Path] = ()) -> ModelCard | None:
     """The card of the model after which a repository is called, or as which that is built; None: no card is so called."""
     found = _of_names(repository, extra_dirs)
-    like = built_like(repository) if found is None else None
-    return found if like is None else like_card(like, f"`{repository}` is no card", extra_dirs)
+    if found is not None:
+        return found
+    like = built_like(repository)
+    return None if like is None else like_card(like, f"`{repository}` is no card", extra_dirs)
 
 
 def _of_names(repository: str, extra_dirs: Sequence[Path]) -> ModelCard | None:
@@ -203,8 +215,10 @@ def made_from(name: str, known: Sequence[str]) -> str:
     >>> made_from("teknium/OpenHermes-2.5-Mistral-7B", ["mistral-7b", "llama-2-7b"])
     'its name says that it was made from `mistral-7b`: ask for that if it is built alike'
     """
-    if hint := nearest(name):
+    if hint := nearest(name) or nearest(respelled(name)):
         return hint
+    if (without := unserved(name)) and (served := card_called(without)):
+        return f"the nearest on record is `{served.id}`: the rest of the name says how a provider serves it, which is not looked at"
     tail = name.rpartition("/")[2].lower()
     inside = [
         one for one in known

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from gpuplan.models.card import ModelCard
 from gpuplan.models.generic import GenericCard
-from gpuplan.models.mixers import Attention, Mla, SparseMla
+from gpuplan.models.mixers import Attention, Compressed, Mla, SparseMla
 
 if TYPE_CHECKING:
     from gpuplan.models.diffusion.card import DiffusionCard
@@ -40,10 +40,10 @@ def kinds_of(card: ModelCard | GenericCard | DiffusionCard) -> frozenset[str]:
         return frozenset({"diffusion"})
     arch = card.architecture
     stacks = {stack.kind for stack in arch.stacks}
-    plain = all(isinstance(mixer, (Attention, Mla, SparseMla)) for mixer in arch.mixers)
+    plain = all(isinstance(mixer, (Attention, Mla, SparseMla, Compressed)) for mixer in arch.mixers)
     said = {
         "mixture": bool(arch.moes), "dense": not arch.moes, "recurrent": not plain, "encoder": stacks == {"encoder"},
-        "encoder-decoder": len(stacks) > 1, "speech": arch.audio is not None,
+        "encoder-decoder": len(stacks) > 1, "speech": arch.audio is not None or "subsampling" in arch.extra_params,
         "vision": arch.vision is not None or any("vision" in part or "patch" in part for part in arch.extra_params),
     }  # fmt: skip
     return frozenset(word for word, true in said.items() if true)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpuplan.errors import Note
-from gpuplan.models.mixers import Attention, Mla, SparseMla
+from gpuplan.models.mixers import Attention, Compressed, Mla, SparseMla
 from gpuplan.plan.ask_serving import ServeAsk
 from gpuplan.plan.launch.printed import Printed, Wanted, printed
 from gpuplan.plan.serve import ServePlan
@@ -37,7 +37,7 @@ def start_command(ask: ServeAsk, found: Found, plan: ServePlan, library: Library
 def _state_each(found: Found) -> bool:
     """Whether the engine starts only with a page of recurrent state for each sequence that it may run, and the model has such."""
     serving, arch = found.subject.engine.serving, found.subject.arch
-    recurrent = any(not isinstance(mixer, (Attention, Mla, SparseMla)) for mixer in arch.mixers)
+    recurrent = any(not isinstance(mixer, (Attention, Mla, SparseMla, Compressed)) for mixer in arch.mixers)
     return recurrent and serving is not None and serving.profiling is not None and serving.profiling.state_each
 
 

@@ -388,6 +388,18 @@ def by_beginning(text: str, units: int, name: str, catalog: Catalog) -> Target:
     )
     if found is not None and found.count is not None:
         raise UnknownError(Problem("target.unknown-name", what, said))
+    from gpuplan.specs.plain_names import known_as
+
+    plain = known_as(name, catalog)
+    if plain is not None:
+        if near := nearest(plain):
+            raise UnknownError(Problem("target.unknown-name", what, near))
+        make = _of_accelerator if _exact("accelerators", key(plain), catalog) else _of_system
+        target = make(text, units, plain, catalog)
+        taken = Note(
+            "target.taken-as", f"`{name}` was taken as `{target.accelerator.id if target.system is None else target.system.id}`", ""
+        )
+        return target.replaced(notes=(taken, *target.notes))
     known = [one for kind in ("accelerators", "systems", "clusters") for one in (*catalog.paths(kind), *catalog.names(kind))]
     instances = list(catalog.names("instances"))
     bare = [alias.partition(":")[2] for alias in instances if ":" in alias]

@@ -20,6 +20,12 @@ def is_joined(text: str, catalog: Catalog) -> bool:
 
     if nearest(text):
         return False
+    from gpuplan.specs.plain_names import known_as
+
+    # As drivers and shops write, not as people join.
+    written = "/" in text or "(" in text or " " in text.strip().partition(JOINED)[0]
+    if written and known_as(text, catalog) is not None:
+        return False
     try:
         return target_by_name(text, catalog) is None
     except GpuplanError:

@@ -86,6 +86,11 @@ class KeptTensors(Record, kw_only=True):
         """Bytes that one layer keeps when nothing is recomputed, by part."""
         at = f"activations.{key}"
         found: dict[str, Term] = {"norms": self.norms(key, block)}
+        if block.streams > 1:  # Of each half of the layer, what the mixture that its norm keeps was made from.
+            width = self.leaves.times(
+                f"{at}.streams_of_halves", self.leaves(f"{key}.streams_kept", 2 * block.streams), self.norm_width(key)
+            )
+            found["streams"] = self.bytes(f"{at}.streams", width)
         if self.tuning.scales and (made := [(op, one) for op in program.ops for one in op.matrices]):
             outputs = {one.name: self.leaves.times(f"{at}.{one.name}.outputs", one.fan_out, one.copies) for _, one in made}
             found["scaled"] = self.bytes(f"{at}.scaled", total(f"{at}.scaled_widths", outputs))
@@ -146,9 +151,9 @@ class KeptTensors(Record, kw_only=True):
         """Bytes that one layer keeps under a kind of recomputation, of `named` modules; None: as much as without."""
         at = f"activations.{key}.{recompute}"
         if recompute == "full":
-            return self.layer_input(key)
+            return self.layer_input(key, block.streams)
         if recompute == "selective-op":
-            return self.every_other_matmul(key, program, parts)
+            return self.every_other_matmul(key, program, parts, block.streams)
         modules = run_again(recompute, named, latents=bool(program.of(Role.KEY_VALUE_UP).ops), scores=self.eager)
         again = {part.value for module in modules for part in RUN_AGAIN.get(module, ())}
         if "core_attn" in modules:
@@ -177,13 +182,13 @@ class KeptTensors(Record, kw_only=True):
             found[part.value] = self.bytes(at, total(f"{at}.widths", widths), kept[0].rows)
         return found
 
-    def every_other_matmul(self, key: str, program: LayerProgram, parts: Mapping[str, Term]) -> Term:
+    def every_other_matmul(self, key: str, program: LayerProgram, parts: Mapping[str, Term], streams: int) -> Term:
         """The layer's input, the first, third … matmul's result, and what fused attention and scans keep (their inputs are remade).
 
         Queries, values, the up projection and the result of the down projection are kept in a gated layer.
         """
         at = f"activations.{key}.op"
-        kept = {"input": self.layer_input(key)}
+        kept = {"input": self.layer_input(key, streams)}
         widths: dict[str, Term] = {}
         for part in (*MIXERS, Part.CHANNELS):
             tensors = program.within((part,)).tensors
@@ -249,9 +254,12 @@ class KeptTensors(Record, kw_only=True):
             return None
         return self.scores(f"activations.{key}.working", inside, self.habits.working)
 
-    def layer_input(self, key: str) -> Term:
+    def layer_input(self, key: str, streams: int = 1) -> Term:
         """Bytes that one layer keeps when all of it is recomputed: its input."""
-        return self.bytes(f"activations.{key}.input", self.norm_width(key))
+        width = self.norm_width(key)
+        if streams > 1:
+            width = self.leaves.times(f"activations.{key}.streams_width", self.leaves(f"{key}.streams", streams), width)
+        return self.bytes(f"activations.{key}.input", width)
 
     def tensor(self, name: str, one: Tensor) -> Term:
         """Bytes of one kept tensor, in the type in which it is kept."""

@@ -18,6 +18,11 @@ _MODULATION = Term(
     ),
 )  # fmt: skip
 """Times that a layer with an adaptive layer norm reads or writes the hidden width for it."""
+_STREAM = Term(
+    "work.passes_of_a_stream", 6.0, "1",
+    Source("assumed", "each half of a layer reads a residual stream to weigh it, again to mix it, and writes it back"),
+)  # fmt: skip
+"""Times that a layer reads or writes each of several residual streams."""
 POST_NORMS = 4
 """Norms of a layer that has one behind each of its two halves as well (Gemma 2 and 3)."""
 
@@ -32,7 +37,13 @@ def layer_program(setting: LayerSetting, prefix: str, key: str, block: Block) ->
         inside.summed()
     if block.mlp is not None:
         inner += channels(draft, block.mlp)
-    _elementwise(draft, inner, rms=block.norm == "rms", modulated=block.conditioning > 0)
+    if block.streams > 1:
+        _streams(draft, block)
+    for width in block.bottlenecks:
+        narrow = draft.leaves(f"{key}.bottleneck_{width}", width)
+        draft.product(Role.NARROWED, setting.work.tokens, narrow, setting.hidden)
+        draft.product(Role.WIDENED, setting.work.tokens, setting.hidden, narrow)
+    _elementwise(draft, inner, rms=block.norm == "rms", modulated=block.conditioning > 0, streams=block.streams)
     ops = draft.ops
     if block.norms >= POST_NORMS:
         # The norm behind the feed-forward layer reads what that made.
@@ -40,12 +51,29 @@ def layer_program(setting: LayerSetting, prefix: str, key: str, block: Block) ->
     return LayerProgram(tuple(ops))
 
 
-def _elementwise(draft: Draft, widths: list[Term], *, rms: bool, modulated: bool) -> None:
+def _streams(draft: Draft, block: Block) -> None:
+    """The products that say how each half of the layer mixes residual streams: all of them to a weight for each and each pair.
+
+    In AltUp one stream says it, by a weight for each, from which small matrices make those of each pair.
+    """
+    leaf, key, streams = draft.leaves, draft.key, block.streams
+    each = leaf(f"{key}.streams", streams)
+    if block.altup:
+        draft.product(Role.STREAMS, draft.setting.work.tokens, each, draft.setting.hidden, leaf(f"{key}.halves", 2))
+        return
+    weights = leaf(f"{key}.stream_weights", streams * (streams + 2))
+    wide = leaf.times(f"{key}.all_streams", each, draft.setting.hidden)
+    draft.product(Role.STREAMS, draft.setting.work.tokens, weights, wide, leaf(f"{key}.halves", 2))
+
+
+def _elementwise(draft: Draft, widths: list[Term], *, rms: bool, modulated: bool, streams: int) -> None:
     """The elementwise traffic of the layer: norms and residuals over the hidden width, the rest over inner widths."""
     setting, work, at = draft.setting, draft.setting.work, draft.at
     apart = {"all": work.hidden_passes}
     if rms and work.rms_passes is not None:
         apart["rms"] = work.rms_passes
+    if streams > 1:
+        apart["streams"] = draft.leaves.times(f"{at}.stream_passes", _STREAM, draft.leaves(f"{draft.key}.streams", streams))
     if modulated:
         apart["modulation"] = _MODULATION
     passes = work.hidden_passes if len(apart) == 1 else total(f"{at}.hidden_passes", apart)

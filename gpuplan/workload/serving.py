@@ -11,7 +11,7 @@ from gpuplan.formulas.memory import paged_tokens, state_bytes
 from gpuplan.formulas.stages import on_single_stage
 from gpuplan.formulas.training import expert_rank_tokens, rank_params, sharded_params
 from gpuplan.models.architecture import Architecture, Moe
-from gpuplan.models.count import ParamCount
+from gpuplan.models.count import LAYER_EMBEDDING, ParamCount
 from gpuplan.models.plain_parts import PlainPart
 from gpuplan.models.stored import StoredTensors
 from gpuplan.models.stored_parts import EMBEDDING, HEAD
@@ -285,7 +285,7 @@ def _edges_of(counts: ParamCount, serve: ServeTerms, kept: Term, embedding: Term
     parts: list[tuple[str, Term, Term]] = [("embedding", counts.embedding, embedding)]
     # Towers of other inputs come in files of their own, whose matrices are of 16 bits where norms are of 32.
     half = Term("recipe.extra_weight_bytes", min(float(kept.value), HALF_WORD), "B", kept.source)
-    parts += [(name, term, half) for name, term in counts.extra.items()]
+    parts += [(name, term, embedding if name == LAYER_EMBEDDING else half) for name, term in counts.extra.items()]
     ends: dict[str, tuple[Term, Term]] = {} if counts.final is None else {"final": (counts.final, kept)}
     if counts.head is not None:
         ends["head"] = (counts.head, head)

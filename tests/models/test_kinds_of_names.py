@@ -8,6 +8,7 @@ from gpuplan.models.catalog import CARDS, find
 from gpuplan.models.diffusion.glance import DIFFUSION
 from gpuplan.models.generic import GENERIC
 from gpuplan.models.kinds_of_names import built_like, nearest, table
+from gpuplan.models.spellings import squeezed
 
 
 @pytest.fixture(autouse=True)
@@ -71,9 +72,9 @@ def test_a_name_without_its_owner_or_of_another_is_taken(name, card):
     [
         ("gpt-4o", "gpt-oss-120b"),
         ("claude-opus-4.5", "kimi-k2.5"),
-        ("google/gemma-3n-E4B-it", "gemma-3-4b"),
+        ("google/gemma-4-E4B-it", "gemma-3-4b"),
         ("LiquidAI/LFM2.5-VL-3B", "lfm2-1.2b"),
-        ("openai/clip-vit-large-patch14", "vit-l-16"),
+        ("apple/DFN5B-CLIP-ViT-H-14-378", "clip-vit-large-patch14"),
         ("qwen:110b", "qwen2.5-72b"),
     ],
 )
@@ -148,3 +149,44 @@ def test_a_name_of_nothing_known_has_the_nearest_of_its_size_or_kind(name, said)
     with pytest.raises(UnknownError) as error:
         find(name)
     assert said in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "card"),
+    [
+        ("accounts/fireworks/models/llama-v3p1-8b-instruct", "llama-3.1-8b"),
+        ("qwen2p5-coder-14b-instruct", "qwen2.5-14b"),
+        ("alibaba/qwen-3-32b", "qwen3-32b"),
+        ("qwen-3-235b", "qwen3-235b-a22b"),
+        ("code-llama-70b-instruct", "codellama-70b"),
+        ("ibm/granite-3-3-8b-instruct", "granite-3.3-8b"),
+        ("glm-4p5-air", "glm-4.5-air"),
+        ("qwen-3.8-27b", "qwen3.5-27b"),
+    ],
+)
+def test_a_name_as_a_provider_spells_it_is_taken_and_the_answer_says_so(name, card):
+    found = find(name)
+    assert found.id == card
+    assert any(name in note or "hub was not reached" in note for note in found.notes)
+
+
+@pytest.mark.parametrize(
+    ("name", "near"),
+    [
+        ("deepseek-ai/DeepSeek-R1-Turbo", "deepseek-r1"),
+        ("openai/gpt-oss-120b-Ultra", "gpt-oss-120b"),
+        ("glm-5p3-fast", "glm-5.2"),
+    ],
+)
+def test_words_of_how_a_provider_serves_a_model_leave_the_nearest(name, near):
+    with pytest.raises(UnknownError) as caught:
+        find(name)
+    assert f"`{near}`: the rest of the name says how a provider serves it" in caught.value.problems[0].hint
+
+
+def test_no_two_cards_share_a_spelling():
+    """A name that is spelled otherwise must not mean one of two cards of different make by the order of files."""
+    by_key = {}
+    for path in CARDS.glob("*.yaml"):
+        by_key.setdefault(squeezed(path.stem), set()).add(path.stem)
+    assert {key: ids for key, ids in by_key.items() if len(ids) > 1} == {}

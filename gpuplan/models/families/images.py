@@ -189,7 +189,24 @@ def _clip(v: Config, rule: Fixed | AnyRes | HighDefinition, tokens: int, project
     )  # fmt: skip
 
 
+def two_towers(v: Config, text_hidden: int) -> Vision:
+    """CLIP and SigLIP: an image of one size becomes one vector, of which a prompt takes one position."""
+    side, patch, width = v.count("image_size"), v.count("patch_size"), v.count("hidden_size")
+    own = v.text("model_type", default="clip_vision_model").startswith("clip")
+    where = "https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/clip/modeling_clip.py"
+    patches = v.count("num_patches", default=(side // patch) ** 2)
+    return Vision(
+        width=width, inner=v.count("intermediate_size"), patches_per_token=patches, tokens_per_image=1,
+        layers=v.count("num_hidden_layers"), heads=v.count("num_attention_heads", default=12), patch_values=COLOURS * patch**2,
+        projector=_chain(width, v.count("projection_dim", default=text_hidden)) if own else (),
+        rule=Fixed(side=round(patches**0.5) * patch, patch=patch, class_tokens=1 if own else 0, pooled=patches, where=where),
+    )  # fmt: skip
+
+
 IMAGES: dict[str, Callable[[Config, int], Vision]] = {
+    "clip": two_towers,
+    "siglip": two_towers,
+    "siglip2": two_towers,
     "gemma3": gemma3,
     "gemma4": gemma4,
     "internvl_chat": internvl,

@@ -8,7 +8,7 @@ from gpuplan.models.architecture import Architecture, Block, Mlp
 from gpuplan.models.config_reader import Config
 from gpuplan.models.families.common import Reader, decoder, depth, experts, finish
 from gpuplan.models.families.moe import first_dense
-from gpuplan.models.mixers import Mla, SparseMla
+from gpuplan.models.mixers import Compressed, Mla, SparseMla
 
 
 def _mla(c: Config, v_default: int | None = None) -> Mla:
@@ -60,6 +60,50 @@ def deepseek(c: Config) -> Architecture:
     return finish(c, [decoder(layout, blocks)], tied=False)
 
 
+RATES = {"sliding_attention": 0, "compressed_sparse_attention": 4, "heavily_compressed_attention": 128}
+"""Tokens that a compressed key stands for, by the kind of layer (transformers, configuration_deepseek_v4.py)."""
+
+
+def deepseek_v4(c: Config) -> Architecture:
+    """DeepSeek-V4: attention over a window and compressed keys, residual streams, experts in every layer, the first by a table."""
+    layers, hidden = depth(c), c.count("hidden_size")
+    said = c.items("compress_ratios")
+    words = c.words("layer_types", layers, RATES) if said is None else None
+    rates = [int(one) for one in said[:layers]] if said is not None else [RATES[word] for word in words or []]
+    if len(rates) != layers:
+        c.missing("compress_ratios", "layer_types")
+        rates = [0] * layers
+    own = Compressed(
+        heads=c.count("num_attention_heads"), head_dim=c.count("head_dim"), rope_dim=c.count("qk_rope_head_dim"),
+        q_rank=c.count("q_lora_rank"), window=c.count("sliding_window"), out_groups=c.count("o_groups"),
+        out_rank=c.count("o_lora_rank"), sinks=True,
+    )  # fmt: skip
+    sparse = {
+        "overlapping": True, "top_k": c.count("index_topk"), "indexer_heads": c.count("index_n_heads"),
+        "indexer_dim": c.count("index_head_dim"),
+    }  # fmt: skip
+    kinds = {
+        rate: own.replaced(rate=rate, **(sparse if rate == RATES["compressed_sparse_attention"] else {})) for rate in set(rates)
+    }
+    width, shared = c.count("moe_intermediate_size"), c.count("n_shared_experts", default=0, least=0)
+    hashed = c.count("num_hash_layers", default=0, least=0)
+    routed = experts(
+        c, width=("moe_intermediate_size",), shared_experts=shared, shared_width=width if shared else 0, router_bias=True
+    )  # fmt: skip
+    streams = c.count("hc_mult", default=1)
+    c.raw("num_key_value_heads", "intermediate_size", "compress_rope_theta", "hc_eps", "hc_sinkhorn_iters")
+    names = {0: "sliding", RATES["compressed_sparse_attention"]: "sparse"}
+    blocks, layout = {}, []
+    for at, rate in enumerate(rates):
+        name = names.get(rate, "heavy") + ("_hash" if at < hashed else "")
+        layout.append(name)
+        mlp = routed.replaced(router_bias=False) if at < hashed else routed
+        blocks[name] = Block(mixer=kinds[rate], mlp=mlp, streams=streams)
+    # One product of all streams makes the last hidden state of them.
+    extra = {"stream_head": streams * streams * hidden + streams + 1} if streams > 1 else None
+    return finish(c, [decoder(layout, blocks)], tied=False, extra=extra)
+
+
 def minicpm3(c: Config) -> Architecture:
     """MiniCPM3: latent attention with a dense feed-forward layer."""
     v_dim = max(c.count("hidden_size") // c.count("num_attention_heads"), 1)
@@ -75,6 +119,7 @@ READERS: Mapping[str, Reader] = {
     "kimi_k2": deepseek,
     "glm4_moe_lite": deepseek,
     "glm_moe_dsa": deepseek,
+    "deepseek_v4": deepseek_v4,
     "minicpm3": minicpm3,
 }
 """`model_type` to the function that reads it."""

@@ -176,6 +176,43 @@ def _dense_then_moe(c: Config, one: Attention, sparse: list[bool], *, correction
     return finish(c, [decoder(["moe" if yes else "dense" for yes in sparse], blocks)], tied=False)
 
 
+def step(c: Config) -> Architecture:
+    """Step-3.5 and 3.7: a gate a head, more heads where there is a window, dense first layers, a shared expert."""
+    layers = depth(c)
+    heads, kv_heads = c.count("num_attention_heads"), c.count("num_attention_groups", "num_key_value_heads")
+    gated = c.flag("use_head_wise_attn_gate", default=True)
+    full = Attention(heads=heads, kv_heads=kv_heads, head_dim=c.count("head_dim", default=128), qk_norm="head", head_gate=gated)
+    own = c.sub("attention_other_setting") if c.has("attention_other_setting") else None
+    of_window = own.count("num_attention_heads", default=heads) if own is not None else c.count(
+        "num_sliding_attention_heads", default=heads, why="as many as in other layers; Step-3.5-Flash has 96 there"
+    )  # fmt: skip
+    if own is not None:
+        own.raw("attention_type", "num_attention_groups", "head_dim", "true_head_dim")
+    sliding = full.replaced(heads=of_window, window=c.count("sliding_window"))
+    kinds = (c.items("layer_types") or ["full_attention"] * layers)[:layers]
+    said = c.raw("moe_layers_enum")
+    sparse = (
+        [at in {int(one) for one in str(said).split(",") if one.strip()} for at in range(layers)]
+        if said
+        else first_dense(c, layers)
+    )
+    shared = c.count("share_expert_dim", "share_expert_dims")
+    routed = Moe(
+        experts=c.count("moe_num_experts", "num_experts"), top_k=c.count("moe_top_k", "num_experts_per_tok"),
+        width=c.count("moe_intermediate_size"), shared_experts=1, shared_width=shared,
+        router_bias=c.flag("use_moe_router_bias", default=True),
+    )  # fmt: skip
+    c.raw("n_shared_experts", "moe_every_n_layer", "num_key_value_heads", "num_attention_groups", "first_k_dense_replace")
+    plain = dense(c)
+    blocks, layout = {}, []
+    for at in range(layers):
+        windowed = kinds[at] == "sliding_attention"
+        name = ("sliding" if windowed else "full") + ("" if sparse[at] else "_dense")
+        layout.append(name)
+        blocks[name] = Block(mixer=sliding if windowed else full, mlp=routed if sparse[at] else plain)
+    return finish(c, [decoder(layout, blocks)], tied=False)
+
+
 def minimax_m2(c: Config) -> Architecture:
     """MiniMax-M2: norms over the projected width of queries and keys, every layer with experts."""
     norms: dict[str, QkNorm] = {"per_layer": "width", "per_head": "head"}
@@ -348,6 +385,8 @@ READERS: Mapping[str, Reader] = {
     "llama4_text": llama4,
     "glm4_moe": glm4_moe,
     "minimax_m2": minimax_m2,
+    "step3p5": step,
+    "step3p7_text": step,
     "dbrx": dbrx,
     "exaone_moe": exaone_moe,
     "mimo_v2_flash": mimo_v2,

@@ -100,6 +100,22 @@ def _clip(v: Config) -> int:
     return embed + v.count("num_hidden_layers") * _layer(hidden, v.count("intermediate_size"))
 
 
+def clip_tower(v: Config, text_hidden: int) -> int:
+    """CLIP's encoder, and one matrix to the width that it shares with the text."""
+    v.fill({"hidden_size": 768, "intermediate_size": 3072, "num_hidden_layers": 12, "image_size": 224, "patch_size": 32})
+    return _clip(v) + v.count("hidden_size") * v.count("projection_dim", default=text_hidden)
+
+
+def siglip_tower(v: Config, text_hidden: int) -> int:
+    """SigLIP's encoder, and a head that reads its patches by attention of one learned query."""
+    v.fill({"hidden_size": 768, "intermediate_size": 3072, "num_hidden_layers": 12, "image_size": 224, "patch_size": 16})
+    hidden, patch, width = v.count("hidden_size"), v.count("patch_size"), v.count("intermediate_size")
+    places = v.count("num_patches", default=(v.count("image_size") // patch) ** 2)
+    embed = COLOURS * patch * patch * hidden + hidden + places * hidden
+    head = _layer(hidden, width) - 2 * hidden + hidden
+    return embed + v.count("num_hidden_layers") * _layer(hidden, width) + 2 * hidden + head
+
+
 def mllama(v: Config, text_hidden: int) -> int:
     """The encoder of Llama 3.2 with its tables of positions of tiles, and one projection."""
     hidden, patch, width = v.count("hidden_size"), v.count("patch_size"), v.count("intermediate_size")
@@ -141,10 +157,24 @@ def internvl(v: Config, text_hidden: int) -> int:
     return embed + v.count("num_hidden_layers") * (_layer(hidden, width) + 2 * hidden) + projector
 
 
+def kimi_k3(v: Config, text_hidden: int) -> int:
+    """MoonViT without biases, its heads wider than a patch, places by interpolation, and a projector with a norm behind it."""
+    hidden, width, heads = v.count("vt_hidden_size"), v.count("vt_intermediate_size"), v.count("qkv_hidden_size")
+    patch, merged = v.count("patch_size"), 4 * v.count("mm_hidden_size")
+    places = v.count("init_pos_emb_height") * v.count("init_pos_emb_width") * hidden
+    layer = 4 * heads * hidden + 2 * hidden * width + 2 * hidden
+    projector = merged * merged + merged * text_hidden + text_hidden
+    return COLOURS * patch * patch * hidden + places + v.count("vt_num_hidden_layers") * layer + hidden + projector
+
+
 TOWERS: dict[str, Callable[[Config, int], int]] = {
+    "clip": clip_tower,
+    "siglip": siglip_tower,
+    "siglip2": siglip_tower,
     "gemma3": siglip_gemma3,
     "gemma4": gemma4,
     "internvl_chat": internvl,
+    "kimi_k3": kimi_k3,
     "llava": llava,
     "llava_next": llava_next,
     "mistral3": mistral3,

@@ -36,7 +36,9 @@ class AttentionKind(MixerKind[Attention]):
         q = leaf.times(f"{path}.q_width", heads, head_dim)
         k, v = leaf.times(f"{path}.k_width", kv_heads, head_dim), leaf.times(f"{path}.v_width", kv_heads, v_dim)
         out = leaf.times(f"{path}.out_width", heads, v_dim)
-        parts = {"q": q, "k": k, "v": v} | ({"gate": out} if mixer.output_gate else {})
+        parts = (
+            {"q": q, "k": k, "v": v} | ({"gate": out} if mixer.output_gate else {}) | ({"gates": heads} if mixer.head_gate else {})
+        )
         qkv = total(f"{draft.at}.qkv_width", parts)
         if draft.setting.split.kv_heads == "gathered" and not all_true(tp.value <= mixer.kv_heads):
             qkv = _gathered(draft, mixer)
@@ -96,6 +98,8 @@ class AttentionKind(MixerKind[Attention]):
         """Keys and values of each token, or of a window of them."""
         leaf, path, at = caching.leaves, caching.path, caching.at
         head_dim, v_dim = _dims(path, mixer, leaf)
+        if mixer.borrowed_cache:
+            return repeated_bytes.term(at, count=leaf(f"{path}.own_tokens", 0), size=caching.element)
         each = kv_bytes_per_token.term(
             f"{at}.per_token", layers=caching.layers, kv_heads=_rank_kv_heads(path, mixer, leaf, caching.tp),
             k_head_dim=head_dim, v_head_dim=v_dim, element_bytes=caching.element,

@@ -68,13 +68,18 @@ class GatedDeltaKind(MixerKind[GatedDelta]):
         kept = leaf.times(f"{draft.at}.value_widths", count("kept_inner_widths"), wide.values)
         shared = leaf.times(f"{draft.at}.key_widths", count("kept_group_widths"), wide.keys)
         made = (draft.tensor("scanned", total(f"{draft.at}.kept_widths", {"values": kept, "keys": shared})),)
+        gate_rank, decay_rank = leaf(f"{path}.gate_rank", mixer.gate_rank), leaf(f"{path}.decay_rank", mixer.decay_rank)
         columns = {
-            "queries": wide.keys, "keys": wide.keys, "values": wide.values, "gate": wide.values, "decay": wide.heads,
-            "strength": wide.heads,
+            "queries": wide.keys, "keys": wide.keys, "values": wide.values, "gate": gate_rank if mixer.gate_rank else wide.values,
+            "decay": decay_rank if mixer.decay_rank else wide.heads, "strength": wide.heads,
         }  # fmt: skip
         start = draft.matrix("in", hidden, wide.values, adapted_as=ADAPTED)
         width = total(f"{draft.at}.in_width", columns)
         draft.product(Role.STATE_IN, work.tokens, width, hidden, makes=made, matrices=(start,))
+        if mixer.decay_rank:
+            draft.product(Role.DECAYS, work.tokens, wide.keys, decay_rank)
+        if mixer.gate_rank:
+            draft.product(Role.OUTPUT_GATE, work.tokens, wide.values, gate_rank)
         for group in work.groups:
             if group.decodes:
                 self.step(draft, group, wide)

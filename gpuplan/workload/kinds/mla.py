@@ -66,6 +66,11 @@ class MlaKind(MixerKind[Mla]):
         )
         for group in draft.setting.work.groups:
             self.attend(draft, group, wide)
+        if mixer.output_gate:
+            gate = draft.matrix("gate", hidden, wide.out, adapted_as=MATRICES)
+            draft.product(
+                Role.OUTPUT_GATE, tokens, wide.out, hidden, makes=(draft.tensor("attention_gate", wide.out),), matrices=(gate,)
+            )
         end = draft.matrix("out", wide.out, hidden, adapted_as=MATRICES)
         draft.product(Role.OUT, tokens, hidden, wide.out, makes=(draft.tensor("out", hidden),), matrices=(end,))
         return [wide.q, wide.q, wide.q, wide.q]

@@ -19,7 +19,8 @@ class ShortConvKind(MixerKind[ShortConv]):
         """Both projections; the gates and the convolution read and write the width elementwise."""
         hidden, tokens = draft.setting.hidden, draft.setting.work.tokens
         width = _width(draft.path, mixer, draft.leaves, draft.setting.split.tp)
-        columns = total(f"{draft.at}.in_width", {"gate": width, "second_gate": width, "values": width})
+        second = {"second_gate": width} if mixer.second_gate else {}
+        columns = total(f"{draft.at}.in_width", {"gate": width, **second, "values": width})
         # Both gates, the input, and what the convolution gave are what the backward pass reads.
         kept = total(f"{draft.at}.kept_widths", {"in": columns, "convolved": width})
         start = draft.matrix("in", hidden, width, adapted_as=ADAPTED)
@@ -27,7 +28,7 @@ class ShortConvKind(MixerKind[ShortConv]):
         end = draft.matrix("out", width, hidden, adapted_as=ADAPTED)
         draft.product(Role.OUT, tokens, hidden, width, makes=(draft.tensor("out", hidden),), matrices=(end,))
         # The first gate reads two and writes one, the convolution reads and writes one, the second gate reads two and writes one.
-        return [width] * 8
+        return [width] * (8 if mixer.second_gate else 5)
 
     def cache(self, caching: Caching, mixer: ShortConv) -> Term:
         """The last inputs of the convolution."""

@@ -1,0 +1,84 @@
+"""Which model does a name mean that is spelled as another place spells it: `llama-v3p1-8b-instruct`, `qwen-3-32b`, `code-llama-7b`?
+
+Providers write points as `p` or leave them out, put hyphens where others have none, and add words for how they serve a model.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+_PLACE = re.compile(
+    r"^@?(?:accounts/[^/]+/(?:models|routers)|cf|[a-z]{2}\.)/?|/(?:community|latest)$|-(?:free|latest)$", re.IGNORECASE
+)
+"""Parts of a name that are a provider's own shelves."""
+_POINT = re.compile(r"(?<=\d)p(?=\d)", re.IGNORECASE)
+_SERVED = re.compile(
+    r"(?:[-_:](?:turbo|fast|high-?speed|basic|versatile|instant|ultra|community|cloud|us|eu|spot|long|maas|tee|hf|lora|"
+    r"\d{2,4}k(?:-rope)?|v1:0|latest|free|router|preview|exp))+$",
+    re.IGNORECASE,
+)
+"""Words at the end of a name that say how a provider serves a model, or from when it is."""
+_WORDS = re.compile(
+    r"[-_.](?:instruct|chat|it|base|pt|2\d(?:0\d|1[0-2])|v1(?!\d))(?=$|[-_.])",
+    re.IGNORECASE,
+)
+_FRONT = re.compile(
+    r"^(?:meta-|mistralai-|alibaba-|nvidia-nvidia-|nvidia-(?=nemotron|llama)|qwen-(?=qwq)|nous-hermes-(?=[23]-))", re.IGNORECASE
+)
+_ACTIVE = re.compile(r"a\d+(?:\.\d+)?b$")
+
+
+def respelled(name: str) -> str:
+    """The name as cards would spell it: without a provider's shelves, points as points, versions of Llama and Qwen without `v`.
+
+    >>> respelled("accounts/fireworks/models/llama-v3p1-8b-instruct")
+    'llama-3.1-8b-instruct'
+    """
+    return re.sub(r"(?<=llama-)v(?=\d+(?:\.\d+)?-)|(?<=qwen-)v(?=\d)", "", _bare(name), flags=re.IGNORECASE)
+
+
+def _bare(name: str) -> str:
+    """Without a provider's shelves, and points as points."""
+    return re.sub(r"(?<=qwen)(?=[23]5)(\d)", r"\1.", _POINT.sub(".", _PLACE.sub("", name)), flags=re.IGNORECASE)
+
+
+def squeezed(name: str) -> str:
+    """What is left of a name without its owner, hyphens and words of tuning: what all spellings of it share.
+
+    Between digits a hyphen is a point, which stays: it tells 1.3B from 13B.
+
+    >>> squeezed("qwen-2-1.5b-instruct") == squeezed("Qwen/Qwen2-1.5B-Instruct")
+    True
+    """
+    tail = respelled(name).rpartition("/")[2].lower()
+    front = _FRONT.sub("", tail)
+    parts = re.sub(r"(?<=\d)[-_.](?=\d)", ".", re.sub(r"(?<![a-z])v(?=\d)", "", _WORDS.sub("", front)))
+    return re.sub(r"(?<!\d)[-_.:\s]|[-_.:\s](?!\d)", "", parts)
+
+
+def spelled_like(name: str, known: Iterable[str]) -> str | None:
+    """The known name that differs from a name in its spelling alone, or in that it says what a token uses; None: there is none.
+
+    >>> spelled_like("qwen-3-235b", ["qwen3-14b", "qwen3-235b-a22b"])
+    'qwen3-235b-a22b'
+    """
+    wanted = squeezed(name)
+    keys: dict[str, str] = {}
+    for one in known:
+        keys.setdefault(squeezed(one), one)
+    if len(wanted) < 4 or not re.search(r"\d", wanted):
+        return None
+    more = [one for key, one in keys.items() if key.startswith(wanted) and _ACTIVE.fullmatch(key[len(wanted) :])]
+    return keys.get(wanted) or (more[0] if len(more) == 1 else None)
+
+
+def unserved(name: str) -> str:
+    """The name without the words at its end that say how a provider serves the model; empty where it has none.
+
+    >>> unserved("deepseek-ai/DeepSeek-R1-Turbo")
+    'deepseek-ai/DeepSeek-R1'
+    """
+    bare = respelled(name)
+    without = _SERVED.sub("", bare)
+    return without if without != name else ""
