@@ -269,6 +269,10 @@ class AttentionPolicy(Schema):
     probabilities and scores; None: they take no more place than what they are made of."""
     fused_keys: CountField | None = None
     """Keys up to which scale, mask and softmax of scores that are written out are one kernel; None: always."""
+    score_traffic: BytesField | None = None
+    """Bytes that the kernels between the products read and write for each score that is written out; None: as a fused softmax."""
+    score_traffic_backward: BytesField | None = None
+    """The same in the backward pass."""
     unfused_latent: tuple[str, ...] = ()
     """Families of accelerators on which latent attention (MLA) is not fused."""
 

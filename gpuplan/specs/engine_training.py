@@ -108,6 +108,8 @@ class TrainingProfile(Schema):
     """Reads and writes of [tokens, hidden] in a layer's forward pass: norms, residuals, casts."""
     rms_passes: Portion | None = None
     """Further ones of models with RMS norms, which eager code writes out operator by operator, as it does rotary positions."""
+    modulated_passes: Portion | None = None
+    """Further ones of layers whose norms are modulated by a condition (DiT); None: all in the type of the activations."""
     activation_passes: RatioField
     """Reads and writes of the widths inside a layer (rotary, activation, gating), in multiples of one read and one write."""
     kernels_per_layer: RatioField
