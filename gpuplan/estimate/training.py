@@ -297,7 +297,8 @@ def habits_of(
     return KeepingHabits(
         **found, repeats_heads=profile.attention.heads == "repeated",
         remakes_attention=remakes_attention,
-        inputs_apart=profile.tensor.inputs == "apart", whole_edges=profile.tensor.edges == "whole",
+        inputs_apart=profile.tensor.inputs != "shared", inputs_copied=profile.tensor.inputs == "copied",
+        whole_edges=profile.tensor.edges == "whole",
         hands_parts=profile.tensor.handed == "in-parts",
     )  # fmt: skip
 

@@ -161,8 +161,9 @@ class Tensors(Schema):
 
     sequence: bool
     """Norms and residuals are sharded over the tensor-parallel group by default."""
-    inputs: Literal["shared", "apart"] = "shared"
-    """Matrices that read the same input share one gather of it, or each gathers its own and reduces its own gradient (DTensor)."""
+    inputs: Literal["shared", "apart", "copied"] = "shared"
+    """Matrices that read the same input share one gather of it, or each gathers its own and reduces its own gradient (DTensor), and
+    keeps a copy of it as well (PaddlePaddle)."""
     handed: Literal["as-held", "in-parts"] = "as-held"
     """Each rank sends the next pipeline stage what it holds (whole hidden states without sequence parallelism), or its own part
     of the hidden states, which the ranks there gather."""

@@ -45,7 +45,7 @@ class Fusion(Schema):
     layer_host: SecondsField | None = None
     held_logits: BytesField | None = None
     """Bytes alive for each logit at the loss."""
-    inputs: Literal["shared", "apart"] | None = None
+    inputs: Literal["shared", "apart", "copied"] | None = None
     """How tensor parallel ranks gather inputs."""
 
     def changes(self, profile: TrainingProfile) -> dict[str, Any]:

@@ -8,12 +8,9 @@ from gpuplan.formulas.memory import tensor_bytes
 from gpuplan.models.architecture import ChannelMixer, Moe
 from gpuplan.term import Term, total
 from gpuplan.work import Collective, CollectiveKind, Stream
-from gpuplan.workload.activations import KeepingHabits
+from gpuplan.workload.activations import QKV, KeepingHabits
 from gpuplan.workload.counts import count
 from gpuplan.workload.program import LayerProgram, Op, Part, Phase, Role, label
-
-QKV = 3
-"""Matrices that read the input of attention."""
 
 
 def with_habits(
