@@ -63,9 +63,21 @@ def test_paddle_copies_what_tensor_parallel_ranks_multiply(model: str, micro: in
     assert kept["cut"] - kept["whole"] / 2 == pytest.approx(wide * (3 + 2) * hidden, rel=0.02)  # 4 of norms are whole on each
 
 
-def parts(made: Any) -> Any:
-    """The parts of the memory of an estimate."""
-    whole = next(one for one in made.breakdowns if one.title.startswith("memory"))
+def test_copied_inputs_take_time_too() -> None:
+    """Five matrices read copies (4 bytes a value), and the gradients of three copies are added (6): 38 for each value and layer."""
+    ask: dict[str, Any] = {
+        "model": "llama-2-7b", "on": "2xa100-sxm-80gb", "seq_len": 4096, "micro_batch": 2, "global_batch": 2, "tp": 2, "pp": 1,
+        "cp": 1, "recompute": "none",
+    }  # fmt: skip
+    copied, shared = (
+        float(parts(train(TrainAsk(**ask, engine=engine)), "time")["elementwise"]) for engine in ("paddlenlp", "internevo")
+    )
+    assert copied - shared == pytest.approx(32 * 8192 * 4096 * 38 / 1.75e12, rel=0.15)
+
+
+def parts(made: Any, what: str = "memory") -> Any:
+    """The parts of the memory of an estimate, or of its time."""
+    whole = next(one for one in made.breakdowns if one.title.startswith(what))
     return {name: term.value for name, term in whole.named.items()}
 
 
