@@ -188,6 +188,8 @@ class Host(Schema):
     """To issue one layer's forward pass where kernels are replayed from graphs."""
     update: BytesPerSField | None = None
     """What the processors of a host read and write in a second where they update offloaded states; None: the accelerators do."""
+    update_thread: BytesPerSField | None = None
+    """The same of one thread, where launchers give each of several ranks of a host a single one; None: ranks have all of them."""
 
 
 class Experts(Schema):
