@@ -65,6 +65,8 @@ QUESTIONS = {
         "gradients summed whole over micro-batches",
     "train llama-3.1-8b --on 2xdgx-h100 --engine nanotron --zero-stage 1 --tp 1": "slices copied one by one",
     "train llama-3.1-8b --on 2xdgx-h100 --engine internevo --zero-stage 1": "tensors broadcast by their owners",
+    "train llama-3.1-8b --on 8xa100 --engine accelerate --zero-stage 3 --offload optimizer": "a thread for each rank's states",
+    "train llama-3.1-8b --on 2xa100 --engine paddlenlp --tp 2": "inputs of matrices copied by tensor parallel ranks",
     "train llama-3.1-8b --on 6xa800-sxm-80gb --engine internevo --pp 6 --tp 1": "layers left over on the last stages",
     "train llama-3.1-405b --on 65536xh100-sxm-80gb@roce-400": "more accelerators than a published run has",
     "train llama-3.1-8b --on rtx-pro-6000-ws-2 --lora 16": "a level whose bus bandwidth was measured",

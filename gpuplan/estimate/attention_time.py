@@ -13,7 +13,7 @@ from gpuplan.plan.words import AttentionKernel
 from gpuplan.specs.engine_training import TrainingProfile
 from gpuplan.term import Source, Term, total
 from gpuplan.work import Attention
-from gpuplan.workload.scores import written_out
+from gpuplan.workload.scores import ScoreTraffic, written_out
 
 FLASH1 = Term(
     "work.flash1_pace", 1.9, "1",
@@ -28,6 +28,7 @@ MISALIGNED = Term(
     Source("assumed", "products whose rows are no multiple of 16 bytes are loaded in smaller pieces"),
     spread=(4.0, 12.0),
 )  # fmt: skip
+FUSED_SCORES = ScoreTraffic()
 
 
 def attention_remade(profile: TrainingProfile, hw: Hardware) -> bool:
@@ -46,9 +47,9 @@ def attention_kernel(plan: TrainPlan, profile: TrainingProfile, hw: Hardware, *,
 
 
 def attention_seconds(
-    name: str, items: Sequence[Attention], kernel: AttentionKernel, hw: Hardware, *, fused_keys: Term | None = None
+    name: str, items: Sequence[Attention], kernel: AttentionKernel, hw: Hardware, scores: ScoreTraffic = FUSED_SCORES
 ) -> Term:
-    """Seconds of the attention of a layer, forward or backward; `fused_keys`: where softmax is one kernel no longer."""
+    """Seconds of the attention of a layer, forward or backward; `scores`: what moves where they are written out."""
     if kernel != "eager" or not items:
         fused = priced(name, items, hw)
         if kernel == "flash1" and happens(fused):
@@ -56,7 +57,7 @@ def attention_seconds(
         return fused
     parts: list[Term] = []
     for item in items:
-        products, stream = written_out(item, fused_keys)
+        products, stream = written_out(item, scores)
         seconds = priced(f"{item.name}.products_s", products, hw)
         parts.append(aligned_seconds.term(f"{item.name}.aligned_s", seconds=seconds, dim=item.k_dim, pace=MISALIGNED))
         parts.append(priced(f"{item.name}.kernels_s", [stream], hw))

@@ -23,6 +23,7 @@ from gpuplan.workload.activations import RUN_AGAIN
 from gpuplan.workload.context import ONE
 from gpuplan.workload.counts import count
 from gpuplan.workload.program import LayerProgram, Op, Part, Role
+from gpuplan.workload.scores import ScoreTraffic
 from gpuplan.workload.training import BlockWork
 
 FORWARD = "forward"
@@ -33,8 +34,13 @@ def layer_seconds(pricer: StepPricer, key: str, block: BlockWork) -> dict[str, T
     """Seconds of one layer and micro-batch by kind of work, forward and backward together."""
     hw, habit, profile = pricer.subject.hw, pricer.subject.habit, pricer.profile
     both = (("forward", block.forward), ("backward", block.backward))
-    fused = profile.attention.fused_keys
-    fused_keys = None if fused is None else habit("fused_keys", fused)
+    policy = profile.attention
+    scores = ScoreTraffic(
+        **{part: None if value is None else habit(name, value) for part, name, value in (
+            ("fused_keys", "fused_keys", policy.fused_keys), ("forward", "score_traffic", policy.score_traffic),
+            ("backward", "score_traffic_backward", policy.score_traffic_backward),
+        )}
+    )  # fmt: skip
 
     def sums(kind: str) -> dict[str, Term]:
         found = {}
@@ -47,7 +53,7 @@ def layer_seconds(pricer: StepPricer, key: str, block: BlockWork) -> dict[str, T
                 items = (
                     [item.replaced(dtype="fp8") for item in work.attentions] if pricer.plan.how.fp8_attention else work.attentions
                 )
-                seconds = attention_seconds(f"{phase}.{key}.{kind}", items, pricer.attention, hw, fused_keys=fused_keys)
+                seconds = attention_seconds(f"{phase}.{key}.{kind}", items, pricer.attention, hw, scores)
             else:
                 pace, seconds = kind, priced(f"{phase}.{key}.{kind}", layer_streams(pricer, work), hw)
             found[phase] = paced(pricer, pace, seconds)

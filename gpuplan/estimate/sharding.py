@@ -11,6 +11,7 @@ from gpuplan.formulas.lanes import contended_beyond_ends_seconds
 from gpuplan.formulas.memory import shard_bytes
 from gpuplan.formulas.training import (
     host_update_seconds,
+    launched_update_rate,
     optimizer_traffic_bytes,
     owned_seconds,
     seldom_seconds,
@@ -306,6 +307,9 @@ def optimizer_seconds(pricer: StepPricer, stage: Stage) -> Term:
     size, hw = total(f"{at}.optimizer_bytes", sizes), pricer.subject.hw
     if pricer.profile.host.update is not None and hw.host_shared_by is not None and updated_by_host(pricer.profile, pricer.plan):
         rate = pricer.subject.habit("host_update", pricer.profile.host.update)
+        if pricer.profile.host.update_thread is not None:
+            thread = pricer.subject.habit("host_update_thread", pricer.profile.host.update_thread)
+            rate = launched_update_rate.term(f"{at}.host_rate", whole=rate, thread=thread, accelerators=hw.host_shared_by)
         return host_update_seconds.term(f"{at}.optimizer", size=size, bandwidth=rate, accelerators=hw.host_shared_by)
     stream = Stream(name=f"{at}.optimizer_stream", size=size, launches=count("optimizer_kernels"))
     return priced(f"{at}.optimizer", [stream], hw)

@@ -228,6 +228,7 @@ def step_work(
         gradient=recipe.gradient,
         hidden_passes=subject.habit("hidden_passes", profile.hidden_passes),
         rms_passes=None if profile.rms_passes is None else subject.habit("rms_passes", profile.rms_passes),
+        modulated_passes=None if profile.modulated_passes is None else subject.habit("modulated_passes", profile.modulated_passes),
         activation_passes=subject.habit("activation_passes", profile.activation_passes),
         kernels=subject.habit("kernels_per_layer", profile.kernels_per_layer),
         logit_bytes=subject.habit("logit_bytes", profile.loss.streamed),
@@ -296,7 +297,8 @@ def habits_of(
     return KeepingHabits(
         **found, repeats_heads=profile.attention.heads == "repeated",
         remakes_attention=remakes_attention,
-        inputs_apart=profile.tensor.inputs == "apart", whole_edges=profile.tensor.edges == "whole",
+        inputs_apart=profile.tensor.inputs != "shared", inputs_copied=profile.tensor.inputs == "copied",
+        whole_edges=profile.tensor.edges == "whole",
         hands_parts=profile.tensor.handed == "in-parts",
     )  # fmt: skip
 

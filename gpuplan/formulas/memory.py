@@ -54,6 +54,16 @@ def state_bytes(*, params: Count, bytes_per_param: Bytes, shards: Count) -> Byte
 
 
 @formula(DEFINITION)
+def copies_of_ranks(*, copies: Count, ways: Count) -> Count:
+    """Copies of a tensor that are made where several ranks share a layer; none where one has it whole.
+
+    >>> copies_of_ranks(copies=3.0, ways=2.0), copies_of_ranks(copies=3.0, ways=1.0)
+    (3.0, 0.0)
+    """
+    return where(ways > 1.0, copies, 0.0 * copies)
+
+
+@formula(DEFINITION)
 def tensor_bytes(*, tokens: Count, width: Count, element_bytes: Bytes) -> Bytes:
     """Bytes of one activation tensor [tokens, width].
 

@@ -335,6 +335,22 @@ def host_update_seconds(*, size: Bytes, bandwidth: BytesPerS, accelerators: Coun
     return size * accelerators / bandwidth
 
 
+@formula(
+    Source(
+        "engine", "PyTorch: torch/distributed/run.py, config_from_args",
+        "https://github.com/pytorch/pytorch/blob/v2.2.0/torch/distributed/run.py",
+        "OMP_NUM_THREADS is 1 for each of several processes of a node unless it is set",
+    )
+)  # fmt: skip
+def launched_update_rate(*, whole: BytesPerS, thread: BytesPerS, accelerators: Count) -> BytesPerS:
+    """What the processors of a host update in a second where each of several ranks has one thread, and a rank alone has all.
+
+    >>> [launched_update_rate(whole=100.0, thread=1.5, accelerators=ranks) for ranks in (1.0, 8.0)]
+    [100.0, 12.0]
+    """
+    return where(accelerators > 1.0, thread * accelerators, whole)
+
+
 @formula(DEFINITION)
 def without_pipeline_seconds(*, seconds: Seconds, pp: Count) -> Seconds:
     """Time that only passes where there are no pipeline stages.

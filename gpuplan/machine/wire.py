@@ -157,7 +157,7 @@ def _share(here: str, hw: Hardware, prefix: str, at: int, *, ranks: Term, item: 
         return fabric.linked_share.term(
             f"{here}.share", ranks=ranks, peer_bandwidth=level.peer_bandwidth, bandwidth=level.bandwidth_per_direction, full=full
         )
-    if level.topology == "torus":
+    if level.topology == "torus" and not level.collectives:  # those that ran on this very level have their own share
         axes = hw.asked(f"levels.{at}.axes", lambda one: tuple(axis.at for axis in torus_axes(one.levels[at])))
         if axes:
             return _torus_share(here, hw, at, axes, item, full)

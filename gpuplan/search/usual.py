@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 AS_GOOD_AS = 0.1
 """How far from the usual batch one may be that more replicas divide."""
+MICRO_BATCHES = (8, 4, 2)
+"""Sequences at once that a batch of a step should leave to choose from, where it is not given."""
 
 
 class Usual(Record, kw_only=True):
@@ -92,7 +94,16 @@ def batch_near(ask: TrainAsk, wanted: int, ranks: int, *, least: int = 1) -> int
     near = {one: max(round(wanted / (one * micro)), 1) * one * micro for one in divisors(most) if one % least == 0 or one == most}
     good = [one for one, batch in near.items() if abs(batch - wanted) <= AS_GOOD_AS * wanted]
     exact = [one for one in good if near[one] == wanted and 2 * one >= most]
-    return near[max(exact or good)] if good else min(near.values(), key=lambda batch: abs(batch - wanted))
+    if not good:
+        return min(near.values(), key=lambda batch: abs(batch - wanted))
+    replicas = max(exact or good)
+    if ask.micro_batch is None and near[replicas] != wanted:
+        # 1,023 for three replicas leaves micro-batches of 1, 11 and 31 sequences: as near a multiple leaves 2, 4 and 8 as well.
+        for size in MICRO_BATCHES:
+            batch = round(wanted / (replicas * size)) * replicas * size
+            if batch and abs(batch - wanted) <= AS_GOOD_AS * wanted:
+                return batch
+    return near[replicas]
 
 
 def _given(ask: TrainAsk) -> int:

@@ -161,8 +161,9 @@ class Tensors(Schema):
 
     sequence: bool
     """Norms and residuals are sharded over the tensor-parallel group by default."""
-    inputs: Literal["shared", "apart"] = "shared"
-    """Matrices that read the same input share one gather of it, or each gathers its own and reduces its own gradient (DTensor)."""
+    inputs: Literal["shared", "apart", "copied"] = "shared"
+    """Matrices that read the same input share one gather of it, or each gathers its own and reduces its own gradient (DTensor), and
+    keeps a copy of it as well (PaddlePaddle)."""
     handed: Literal["as-held", "in-parts"] = "as-held"
     """Each rank sends the next pipeline stage what it holds (whole hidden states without sequence parallelism), or its own part
     of the hidden states, which the ranks there gather."""
@@ -187,6 +188,8 @@ class Host(Schema):
     """To issue one layer's forward pass where kernels are replayed from graphs."""
     update: BytesPerSField | None = None
     """What the processors of a host read and write in a second where they update offloaded states; None: the accelerators do."""
+    update_thread: BytesPerSField | None = None
+    """The same of one thread, where launchers give each of several ranks of a host a single one; None: ranks have all of them."""
 
 
 class Experts(Schema):
@@ -269,6 +272,10 @@ class AttentionPolicy(Schema):
     probabilities and scores; None: they take no more place than what they are made of."""
     fused_keys: CountField | None = None
     """Keys up to which scale, mask and softmax of scores that are written out are one kernel; None: always."""
+    score_traffic: BytesField | None = None
+    """Bytes that the kernels between the products read and write for each score that is written out; None: as a fused softmax."""
+    score_traffic_backward: BytesField | None = None
+    """The same in the backward pass."""
     unfused_latent: tuple[str, ...] = ()
     """Families of accelerators on which latent attention (MLA) is not fused."""
 

@@ -45,7 +45,7 @@ class Fusion(Schema):
     layer_host: SecondsField | None = None
     held_logits: BytesField | None = None
     """Bytes alive for each logit at the loss."""
-    inputs: Literal["shared", "apart"] | None = None
+    inputs: Literal["shared", "apart", "copied"] | None = None
     """How tensor parallel ranks gather inputs."""
 
     def changes(self, profile: TrainingProfile) -> dict[str, Any]:
@@ -108,6 +108,8 @@ class TrainingProfile(Schema):
     """Reads and writes of [tokens, hidden] in a layer's forward pass: norms, residuals, casts."""
     rms_passes: Portion | None = None
     """Further ones of models with RMS norms, which eager code writes out operator by operator, as it does rotary positions."""
+    modulated_passes: Portion | None = None
+    """Further ones of layers whose norms are modulated by a condition (DiT); None: all in the type of the activations."""
     activation_passes: RatioField
     """Reads and writes of the widths inside a layer (rotary, activation, gating), in multiples of one read and one write."""
     kernels_per_layer: RatioField

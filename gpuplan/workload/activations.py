@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from gpuplan.formulas.memory import attention_score_bytes, tensor_bytes
+from gpuplan.formulas.memory import attention_score_bytes, copies_of_ranks, tensor_bytes
 from gpuplan.models.architecture import Block
 from gpuplan.plan.again import run_again
 from gpuplan.plan.precision import QUANTISED_IN_PLACE
@@ -27,6 +27,8 @@ _SCORES = Source(
     "4.1: softmax output 2, dropout mask 1, dropped scores 2 bytes a score",
 )
 
+QKV = 3
+"""Matrices that read the input of attention."""
 UNREAD: frozenset[Result] = frozenset(("out", "down", "expert_down"))
 """What leads back to the hidden width: the residual sum alone reads it (a copy's weight is multiplied in before `expert_down`)."""
 RUN_AGAIN: Mapping[RecomputeModule, frozenset[Part]] = {
@@ -56,6 +58,8 @@ class KeepingHabits(Record, kw_only=True):
     """Selective recomputation by operators runs attention again."""
     inputs_apart: bool = False
     """Each matrix cut by columns gathers its own input."""
+    inputs_copied: bool = False
+    """Each of them also keeps a copy of it where tensor parallel ranks share a layer."""
     padded: Term | None = None
     """The fullest expert over the mean, where the others are padded to it; None: they are not."""
     up_bias: Term | None = None
@@ -91,6 +95,8 @@ class KeptTensors(Record, kw_only=True):
                 f"{at}.streams_of_halves", self.leaves(f"{key}.streams_kept", 2 * block.streams), self.norm_width(key)
             )
             found["streams"] = self.bytes(f"{at}.streams", width)
+        if self.habits.inputs_copied:
+            found["copied_inputs"] = self.copied_inputs(at, key, program)
         if self.tuning.scales and (made := [(op, one) for op in program.ops for one in op.matrices]):
             outputs = {one.name: self.leaves.times(f"{at}.{one.name}.outputs", one.fan_out, one.copies) for _, one in made}
             found["scaled"] = self.bytes(f"{at}.scaled", total(f"{at}.scaled_widths", outputs))
@@ -234,6 +240,13 @@ class KeptTensors(Record, kw_only=True):
         at = f"activations.{key}"
         held = self.leaves(f"{key}.norms", block.norms)
         return self.bytes(f"{at}.norm_inputs_alone", self.leaves.times(f"{at}.norm_inputs_width", held, self.norm_width(key)))
+
+    def copied_inputs(self, at: str, key: str, program: LayerProgram) -> Term:
+        """What matrices that are cut by columns keep of the input that they share, beyond the first of queries, gate and up."""
+        more = (QKV - 1) * bool(program.within(MIXERS).of(Role.QKV).ops)
+        more += sum(len(op.matrices) - 1 for op in program.within((Part.CHANNELS,)).of(Role.UP).ops)
+        copies = copies_of_ranks.term(f"{at}.input_copies", copies=self.leaves(f"{key}.copied_inputs", more), ways=self.split.tp)
+        return self.bytes(f"{at}.copied_inputs", self.leaves.times(f"{at}.copied_widths", copies, self.norm_width(key)))
 
     def norm_width(self, key: str) -> Term:
         """The hidden width as norms and residuals hold it on a rank."""

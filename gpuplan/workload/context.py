@@ -107,6 +107,8 @@ class Pass(Record, kw_only=True):
     hidden_passes: Term
     rms_passes: Term | None = None
     """Further passes over the hidden width in layers with RMS norms."""
+    modulated_passes: Term | None = None
+    """The same in layers whose norms are modulated by a condition; None: as many as their code has, in one type."""
     activation_passes: Term
     document: Term | None = None
     """Tokens of the documents that a sequence is packed of, where attention stays within each."""

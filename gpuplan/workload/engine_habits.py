@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from gpuplan.formulas.basic import product
+from gpuplan.formulas.basic import product, repeated_bytes
 from gpuplan.formulas.layers import sliced_bytes
-from gpuplan.formulas.memory import tensor_bytes
+from gpuplan.formulas.memory import copies_of_ranks, tensor_bytes
 from gpuplan.models.architecture import ChannelMixer, Moe
-from gpuplan.term import Term, total
+from gpuplan.term import Source, Term, total
 from gpuplan.work import Collective, CollectiveKind, Stream
-from gpuplan.workload.activations import KeepingHabits
+from gpuplan.workload.activations import QKV, KeepingHabits
 from gpuplan.workload.counts import count
 from gpuplan.workload.program import LayerProgram, Op, Part, Phase, Role, label
 
-QKV = 3
-"""Matrices that read the input of attention."""
+CODE = Source("definition", "matrices of a layer that are cut by columns, and what a copy and a sum read and write")
+COPIED = Term("work.copied_passes", 2.0, "1", CODE)
+ADDED = Term("work.added_passes", 3.0, "1", CODE)
 
 
 def with_habits(
@@ -31,6 +32,8 @@ def with_habits(
     more |= {op.part: len(op.matrices) - 1 for op in forward.within((Part.CHANNELS,)).of(Role.UP).ops}
     gradients = inputs_apart(back, key, more, "reduce_scatter" if sequence_parallel else "all_reduce")
     inputs = inputs_apart(forward, key, more, "all_gather") if sequence_parallel else LayerProgram()
+    if habits.inputs_copied:
+        inputs, gradients = inputs + copied_inputs(forward, key, more), gradients + copied_inputs(back, key, more)
     return forward + inputs, back + slices + gradients
 
 
@@ -75,4 +78,19 @@ def inputs_apart(program: LayerProgram, key: str, more: dict[Part, int], kind: C
         name = label(op.phase, key, op.part, Role.GATHERED_INPUT)
         items = [op.item.replaced(name=f"{name}.{number}", kind=kind) for number in range(2, more.get(op.part, 0) + 2)]
         found += [op.replaced(role=Role.GATHERED_INPUT, item=item) for item in items]
+    return LayerProgram(tuple(found))
+
+
+def copied_inputs(program: LayerProgram, key: str, more: dict[Part, int]) -> LayerProgram:
+    """Each matrix that is cut by columns reads a copy of its input; going back, the gradients of all copies are added."""
+    found: list[Op] = []
+    for op in program.of(Role.SUM).ops:
+        if not isinstance(op.item, Collective) or op.part not in more:
+            continue
+        at, beside = label(op.phase, key, op.part, Role.COPIED_INPUT), more[op.part]
+        kernels, each = (beside, ADDED) if op.phase is Phase.BACKWARD else (beside + 1, COPIED)
+        launches = copies_of_ranks.term(f"{at}.kernels", copies=Term(f"{at}.copies", float(kernels), "1", CODE), ways=op.item.group)
+        size = product.term(f"{at}.passes", a=launches, b=each)
+        traffic = repeated_bytes.term(f"{at}.traffic", count=size, size=op.item.size)
+        found.append(op.replaced(role=Role.COPIED_INPUT, item=Stream(name=at, size=traffic, launches=launches)))
     return LayerProgram(tuple(found))

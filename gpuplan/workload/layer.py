@@ -75,7 +75,7 @@ def _elementwise(draft: Draft, widths: list[Term], *, rms: bool, modulated: bool
     if streams > 1:
         apart["streams"] = draft.leaves.times(f"{at}.stream_passes", _STREAM, draft.leaves(f"{draft.key}.streams", streams))
     if modulated:
-        apart["modulation"] = _MODULATION
+        apart["modulation"] = work.modulated_passes or _MODULATION
     passes = work.hidden_passes if len(apart) == 1 else total(f"{at}.hidden_passes", apart)
     hidden = layer_stream_bytes.term(
         f"{at}.hidden_traffic", tokens=work.tokens, width=setting.hidden, passes=passes, element_bytes=setting.types.activation,

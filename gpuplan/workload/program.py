@@ -99,6 +99,7 @@ class Role(Enum):
     SUM = "sum"
     GATHERED_QKV = "gathered_qkv"
     GATHERED_INPUT = "gathered_input"
+    COPIED_INPUT = "copied_input"
     DISPATCH = "dispatch"
     COMBINE = "combine"
     GATHERED_COPIES = "gathered_copies"

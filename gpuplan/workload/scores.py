@@ -5,6 +5,7 @@ from __future__ import annotations
 from gpuplan.formulas.basic import product
 from gpuplan.formulas.layers import softmax_traffic_bytes
 from gpuplan.formulas.memory import attention_score_bytes
+from gpuplan.record import Record
 from gpuplan.term import Source, Term
 from gpuplan.work import Attention, Matmul, Stream
 from gpuplan.workload.context import ONE
@@ -32,10 +33,18 @@ SCORE_KERNELS = Term("work.score_kernels", 2.0, "1", _KERNELS)
 TWO_BYTES = Term("work.score_element", 2.0, "B", Source("definition", "scores in 16 bits"))
 
 
-def written_out(item: Attention, fused_keys: Term | None = None) -> tuple[list[Matmul], Stream]:
-    """The products and the traffic of an attention whose scores pass through memory; a causal mask saves nothing.
+class ScoreTraffic(Record):
+    """What an engine's code says of the kernels between the products, where scores are written out."""
 
-    Scale, mask and softmax are one kernel, up to `fused_keys` keys where that is given, and one after the other beyond.
+    fused_keys: Term | None = None
+    """Keys up to which scale, mask and softmax are one kernel; one after the other beyond. None: always."""
+    forward: Term | None = None
+    """Bytes for each score; None: what the kernels of Megatron-LM move."""
+    backward: Term | None = None
+
+
+def written_out(item: Attention, said: ScoreTraffic) -> tuple[list[Matmul], Stream]:
+    """The products and the traffic of an attention whose scores pass through memory; a causal mask saves nothing.
 
     Products are [queries, keys] for each head; with fewer key heads, these are repeated.
     """
@@ -55,10 +64,10 @@ def written_out(item: Attention, fused_keys: Term | None = None) -> tuple[list[M
         ]  # fmt: skip
     else:
         made = [batched("scores", q, kv, dk), batched("mixed_values", q, dv, kv)]
-    traffic = SCORE_TRAFFIC[item.backward]
-    if fused_keys is not None:
+    traffic = (said.backward if item.backward else said.forward) or SCORE_TRAFFIC[item.backward]
+    if said.fused_keys is not None:
         traffic = softmax_traffic_bytes.term(
-            f"{at}.score_traffic", keys=kv, most=fused_keys, fused=traffic, apart=APART_TRAFFIC[item.backward]
+            f"{at}.score_traffic", keys=kv, most=said.fused_keys, fused=traffic, apart=APART_TRAFFIC[item.backward]
         )
     size = attention_score_bytes.term(
         f"{at}.score_bytes", sequences=ONE, heads=heads, q_tokens=q, kv_tokens=kv, element_bytes=traffic

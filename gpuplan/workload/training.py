@@ -57,6 +57,7 @@ class StepTerms(Record, kw_only=True):
     gradient: Term
     hidden_passes: Term
     rms_passes: Term | None = None
+    modulated_passes: Term | None = None
     activation_passes: Term
     kernels: Term
     logit_bytes: Term
@@ -173,6 +174,7 @@ def training_work(
         expert_skew=None if habits is not None and habits.padded is not None else _expert_skew(plan),
         hidden_passes=step.hidden_passes,
         rms_passes=step.rms_passes,
+        modulated_passes=step.modulated_passes,
         activation_passes=step.activation_passes,
         kernels=step.kernels,
         document=seen_document(plan, step.seq_len),

@@ -34,6 +34,16 @@ def test_written_scores_take_longer_and_grow_with_the_square_of_the_sequence() -
     assert extra[16384] / extra[4096] == pytest.approx(4, rel=0.15)
 
 
+@pytest.mark.parametrize("engine", ["accelerate", "deepspeed", "peft", "torch-eager"])
+def test_scores_pass_through_more_kernels_in_eager_code(engine: str) -> None:
+    """A layer of 8B has 32 heads: each byte more for a score of 8,192 x 8,192 is 2.1 GB in each of 32 layers, over 2 TB/s."""
+    plan = {"on": "a100", "global_batch": 1, "seq_len": 8192, "engine": engine, "attention": "eager", "recompute": "none"}
+    plan |= {"zero_stage": 0} if engine == "torch-eager" else {}
+    said, more = (step(**plan, pins={"engine.score_traffic": moved}) for moved in (20.0, 30.0))
+    assert more - said == pytest.approx(10 * 32 * 32 * 8192**2 / 1.7e12, rel=0.2)
+    assert step(**plan) > step(**plan, pins={"engine.score_traffic": 9.0})  # what the fused softmax of Megatron-LM moves
+
+
 @pytest.mark.parametrize(("chip", "fused"), [("gaudi2", True), ("a100", False)])
 def test_a_port_with_a_fused_kernel_writes_no_scores_out(chip: str, fused: bool) -> None:
     """Megatron-DeepSpeed writes scores out; Intel's port for Gaudi runs fused attention."""

@@ -145,6 +145,15 @@ def test_processors_update_what_is_offloaded() -> None:
     assert float(update.value) == pytest.approx(14 * params / 150e9, rel=1e-6)
 
 
+@pytest.mark.parametrize(("chips", "rate"), [(1, 100e9), (2, 2 * 1.06e9), (8, 8 * 1.06e9)])
+def test_ranks_of_a_host_update_offloaded_states_with_a_thread_each(chips: int, rate: float) -> None:
+    # accelerate launch and torchrun set OMP_NUM_THREADS to 1 where a node has several processes; one alone has all threads.
+    plan: dict[str, Any] = {"dp": float(chips), "zero_stage": 3, "saving": Saving(offload=("optimizer",)), "recompute": "full"}
+    _, parts = made("llama-3.2-1b", f"{chips}xa100-sxm-80gb", "accelerate", **plan).time.binding()
+    params = float(subject("llama-3.2-1b").counts.params_total.value)
+    assert float(parts["optimizer"].value) == pytest.approx(34 * params / rate, rel=0.13)
+
+
 def test_where_accelerators_update_them_offloaded_states_travel() -> None:
     # MaxText's optimizer_memory_host_offload, and optimizers of 8 bits, whose kernels are the accelerator's.
     params = float(subject("llama-3.1-8b").counts.params_total.value)

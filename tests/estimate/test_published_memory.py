@@ -41,6 +41,46 @@ def test_each_flag_of_torchtune_takes_what_its_readme_says(printed: float, given
     assert float(tensors) / GIB == pytest.approx(printed, rel=0.04)
 
 
+@pytest.mark.parametrize(
+    ("model", "micro", "printed"), [("llama-2-7b", 2, 52092), ("llama-2-13b", 1, 64294), ("baichuan2-7b", 2, 58363)]
+)
+def test_paddle_copies_what_tensor_parallel_ranks_multiply(model: str, micro: int, printed: int) -> None:
+    # PaddleNLP 03f3eb2a, llm/docs/pretrain.rst: 8 A100, tp2sd4_stage2, 4,096 tokens, MiB of max_memory_allocated. c_identity copies
+    # the input of queries, keys, values, gate and up; one rank alone copies nothing, and keeps less of a layer than half as much.
+    ask: dict[str, Any] = {
+        "model": model, "on": "8xa100-sxm-80gb", "engine": "paddlenlp", "seq_len": 4096, "micro_batch": micro, "global_batch": 64,
+        "pp": 1, "cp": 1, "zero_stage": 2, "recompute": "none",
+    }  # fmt: skip
+    cut, whole = (train(TrainAsk(**ask, tp=tp)) for tp in (2, 1))
+    tensors: Any = cut.figures["allocated_memory_bytes"].value
+    assert float(tensors) / 2**20 == pytest.approx(printed, rel=0.11)
+    shared = train(TrainAsk(**ask | {"engine": "internevo"}, tp=1))
+    kept = {name: float(parts(one)["activations"]) for name, one in (("cut", cut), ("whole", whole), ("shared", shared))}
+    card = {"llama-2-7b": (32, 4096, 11008), "llama-2-13b": (40, 5120, 13824), "baichuan2-7b": (32, 4096, 11008)}[model]
+    layers, hidden, inner = card
+    wide = 2 * 4096 * micro * layers
+    assert kept["whole"] - kept["shared"] == pytest.approx(wide * inner)  # the result of silu, and no copies
+    assert kept["cut"] - kept["whole"] / 2 == pytest.approx(wide * (3 + 2) * hidden, rel=0.02)  # 4 of norms are whole on each
+
+
+def test_copied_inputs_take_time_too() -> None:
+    """Five matrices read copies (4 bytes a value), and the gradients of three copies are added (6): 38 for each value and layer."""
+    ask: dict[str, Any] = {
+        "model": "llama-2-7b", "on": "2xa100-sxm-80gb", "seq_len": 4096, "micro_batch": 2, "global_batch": 2, "tp": 2, "pp": 1,
+        "cp": 1, "recompute": "none",
+    }  # fmt: skip
+    copied, shared = (
+        float(parts(train(TrainAsk(**ask, engine=engine)), "time")["elementwise"]) for engine in ("paddlenlp", "internevo")
+    )
+    assert copied - shared == pytest.approx(32 * 8192 * 4096 * 38 / 1.75e12, rel=0.15)
+
+
+def parts(made: Any, what: str = "memory") -> Any:
+    """The parts of the memory of an estimate, or of its time."""
+    whole = next(one for one in made.breakdowns if one.title.startswith(what))
+    return {name: term.value for name, term in whole.named.items()}
+
+
 @pytest.mark.parametrize(("engine", "made"), [("internevo@2023-11", 14.0), ("internevo", 6.0)])
 @pytest.mark.parametrize("recompute", ["full", "none"])
 def test_the_step_of_the_optimizer_is_a_moment_of_its_own(engine: str, made: float, recompute: Any) -> None:

@@ -39,15 +39,16 @@ def test_vit_g_14_as_nemo_measured_it(on: str, published: float) -> None:
 def test_dit_xl_2_as_fast_dit_measured_it() -> None:
     # chuanyangjin/fast-DiT 0d14a156, README: one A100, batch 128, checkpointing, mixed precision, latents made before:
     # 0.84 steps a second. Its loop and its blocks are its own, with fp32 weights under autocast, which is this profile; no run of
-    # this profile was fitted, so the measured figure lies inside the range, and near its slow end.
+    # this profile was fitted. Logs in performance/A100 show PyTorch 1.13 (module.py, line 1194), which has no fused attention.
     made = asked(
         model="dit-xl-2", on="a100-sxm-80gb", engine="torch-eager", precision="fp16", recompute="full", compiled=False,
-        zero_stage=0, micro_batch=128, global_batch=128,
+        zero_stage=0, micro_batch=128, global_batch=128, attention="eager",
     )  # fmt: skip
     step = made.figures["step_time_s"]
-    assert 1 / float(step.value) == pytest.approx(0.84, rel=0.25)
+    assert 1 / float(step.value) == pytest.approx(0.84, rel=0.1)
     low, high = made.range_of(step)
     assert low < 1 / 0.84 < high
+    assert low < 1 / 0.75 < high  # what the log of such a run says (performance/A100/train.out)
 
 
 @pytest.mark.parametrize(
