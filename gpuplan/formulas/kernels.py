@@ -245,6 +245,16 @@ def stream_seconds(
     return residual * (size / (bandwidth * efficiency) + launches * launch)
 
 
+@formula(Source("definition", "each weight is read as it is stored and written as wide as it is multiplied"))
+def written_out_bytes(*, n: Count, k: Count, batch: Count, stored: Bytes, wide: Bytes) -> Bytes:
+    """Traffic of widening the weights of a product, or of `batch` of them, before it: `stored` bytes a weight in, `wide` out.
+
+    >>> written_out_bytes(n=4096.0, k=4096.0, batch=1.0, stored=0.5, wide=2.0)
+    41943040.0
+    """
+    return n * k * batch * (stored + wide)
+
+
 @formula(fits.matmuls("the longer of arithmetic and traffic: Roofline (CACM 52(4)); the part that is not hidden is ours"))
 def prepared_kernel_seconds(
     *, prepare: Seconds, compute: Seconds, memory: Seconds, start: Seconds, unhidden: Ratio, residual: Ratio

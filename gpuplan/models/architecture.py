@@ -83,6 +83,8 @@ class Block(Schema):
     norm: NormKind = "rms"
     parallel: bool = False
     """Mixer and channel mixer read the same input (GPT-J, Falcon)."""
+    joined: bool = False
+    """What both make of it is added before tensor parallel ranks sum it, which they do once (Falcon); otherwise each by itself."""
     conditioning: NonNegativeInt = 0
     """Parameters that work once a sequence and not once a token (DiT's adaptive layer norm)."""
     extra_params: NonNegativeInt = 0

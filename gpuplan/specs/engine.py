@@ -125,6 +125,11 @@ class ServingProfile(Schema):
     """Reads and writes of the widths inside a layer, in multiples of one read and one write."""
     kernels_per_layer: RatioField
     """Memory-bound kernels launched in a layer besides matmuls and attention."""
+    sums_each_half: bool = False
+    """Tensor parallel ranks sum both halves of every layer, also where a model adds them first (Falcon)."""
+    written_out_above: CountField | None = None
+    """Tokens of a pass above which weights that are stored narrower than they are multiplied are written out in 16 bits first, for
+    plain products of 16-bit values; None: kernels widen them on their way."""
     layer_host: SecondsField
     """Host time to issue one layer's kernels; the accelerator waits where they are shorter (zero where graphs are replayed)."""
     layer_host_of: dict[str, SecondsField] = field(default_factory=dict)

@@ -69,6 +69,7 @@ class ServingEra(Schema):
     request_host: SecondsField | None = None
     prefill_residual: FactorField | None = None
     decode_residual: FactorField | None = None
+    sums_each_half: bool | None = None
 
     def changes(self) -> dict[str, Any]:
         """The fields of a serving profile that this changes, and their values."""

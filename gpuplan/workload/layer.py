@@ -29,7 +29,8 @@ def layer_program(setting: LayerSetting, prefix: str, key: str, block: Block) ->
     for part, mixer in mixers(block):
         inside = draft.of(part)
         inner += kind_of(mixer).forward(inside, mixer)
-        inside.summed()
+        if not (block.joined and setting.work.joins):
+            inside.summed()
     if block.mlp is not None:
         inner += channels(draft, block.mlp)
     _elementwise(draft, inner, rms=block.norm == "rms", modulated=block.conditioning > 0)
