@@ -245,6 +245,18 @@ def stream_seconds(
     return residual * (size / (bandwidth * efficiency) + launches * launch)
 
 
+@formula(Source("definition", "of the rate of 16-bit products, as a share of that of the type"))
+def warp_efficiency(*, efficiency: Ratio, share: Ratio, wide: FlopPerS, peak: FlopPerS) -> Ratio:
+    """What kernels reach of a type's `peak` that multiply 16-bit values, whose peak is `wide`, by instructions of single warps.
+
+    These reach a `share` of it, and the kernels an `efficiency` of what is left.
+
+    >>> round(warp_efficiency(efficiency=0.8, share=0.6, wide=1e15, peak=2e15), 3)
+    0.24
+    """
+    return efficiency * share * wide / peak
+
+
 @formula(Source("definition", "each weight is read as it is stored and written as wide as it is multiplied"))
 def written_out_bytes(*, n: Count, k: Count, batch: Count, stored: Bytes, wide: Bytes) -> Bytes:
     """Traffic of widening the weights of a product, or of `batch` of them, before it: `stored` bytes a weight in, `wide` out.

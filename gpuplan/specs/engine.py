@@ -19,7 +19,7 @@ from gpuplan.specs.engine_memory import (
     StaticReserve,
     WindowedKv,
 )  # fmt: skip
-from gpuplan.specs.engine_schedule import Admits, OwnProcessors, Schedule, StageHost, Steps, VectorDecode
+from gpuplan.specs.engine_schedule import Admits, OwnProcessors, Schedule, StageHost, Steps, VectorDecode, WarpExperts
 from gpuplan.specs.engine_sharing import ContextRanks, SharedExperts
 from gpuplan.specs.engine_training import TrainingProfile
 from gpuplan.specs.measured_base import MatmulKind
@@ -178,6 +178,8 @@ class ServingProfile(Schema):
     """None: all of a model is on the accelerators."""
     custom_all_reduce: bool
     """Small all-reduces inside a node use the engine's own kernel instead of the library's."""
+    warp_experts: WarpExperts | None = None
+    """None: kernels over experts are those that were measured."""
     vector_decode: VectorDecode | None = None
     """Decode attention without matrix units; None: it has kernels with them for every shape."""
     prints: tuple[str, ...] = ()
