@@ -30,10 +30,10 @@ def with_warp_experts(hw: Hardware, how: WarpExperts, share: Term) -> Hardware:
         if kind not in hw.peaks:
             continue
         own = {name: parameters[f"grouped.{kind}.{name}"] for name in _OWN if f"grouped.{kind}.{name}" in parameters}
+        whole = replace(known["efficiency"], name="hw.grouped.whole_efficiency")
         efficiency = warp_efficiency.term(
-            f"hw.grouped.{kind}.efficiency", efficiency=replace(known["efficiency"], name="hw.grouped.whole_efficiency"), share=share,
-            wide=hw.peaks[WIDE], peak=hw.peaks[kind],
-        )  # fmt: skip
+            f"hw.grouped.{kind}.efficiency", efficiency=whole, share=share, wide=hw.peaks[WIDE], peak=hw.peaks[kind]
+        )
         made |= {f"grouped.{kind}.{name}": term for name, term in {**known, **own, "efficiency": efficiency}.items()}
     sets = tuple(f"grouped.{kind}." for kind in KINDS)
     kept = {name: term for name, term in parameters.items() if not name.startswith(sets)}
