@@ -369,7 +369,7 @@ class ServingModel(Record, kw_only=True):
         ))  # fmt: skip
 
     def _pass(self, name: str, shape: Pass, head_rows: Term, encoded: Pass | None = None) -> PassWork:
-        shape = shape.replaced(joins=not self.profile.sums_each_half)
+        shape = shape.replaced(joins=not self.profile.sums_each_half, whole_chunks=self.profile.whole_chunks)
         work = serving_pass(
             name, self.subject.arch, self.subject.counts, self.leaves, serve=self.serve, types=self.types(), shape=shape,
             head_rows=head_rows, plain=self.plan.plain, plain_types=self.plain_types(), parts=self.own_parts(),

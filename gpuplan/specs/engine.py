@@ -125,6 +125,8 @@ class ServingProfile(Schema):
     """Reads and writes of the widths inside a layer, in multiples of one read and one write."""
     kernels_per_layer: RatioField
     """Memory-bound kernels launched in a layer besides matmuls and attention."""
+    whole_chunks: bool = False
+    """Layers that see a chunk of the tokens see all of them: it has no kernel for chunks."""
     sums_each_half: bool = False
     """Tensor parallel ranks sum both halves of every layer, also where a model adds them first (Falcon)."""
     written_out_above: CountField | None = None

@@ -70,6 +70,7 @@ class ServingEra(Schema):
     request_host: SecondsField | None = None
     prefill_residual: FactorField | None = None
     decode_residual: FactorField | None = None
+    whole_chunks: bool | None = None
     sums_each_half: bool | None = None
 
     def changes(self) -> dict[str, Any]:
