@@ -41,6 +41,8 @@ QUESTIONS = {
     "serve llama-3.1-8b --on h100 --engine tensorrt-llm": "caches in a share of what is left free",
     "serve llama-3.1-8b --on h100 --engine sglang --concurrency 16 --prompt 1024 --output 128": "waves where prompts go first",
     "serve llama-3.1-8b --on h100 --engine tensorrt-llm --concurrency 16 --prompt 1024 --output 128": "whole prompts of a pass",
+    "serve llama-3-8b --on rtx-4090 --engine exllama --weights int4 --prompt 1024 --batch 1": "weights written out in 16 bits",
+    "serve mixtral-8x7b --on 2xh100 --engine tensorrt-llm@0.9 --weights fp8 --batch 8": "experts in kernels of the chips before",
     "serve mistral-7b --on 16xh100 --engine tensorrt-llm@0.8 --batch 8": "decode attention on vector units but for some shapes",
     "train llama-3.1-8b --on 8xh100 --margin 5%": "memory that is to stay free",
     "serve falcon-h1-34b --on h200 --batch 4": "states of recurrent layers in a server",

@@ -183,7 +183,8 @@ def runs_of(rows: Iterable[Row], engine: str, parameter: Parameter, name: str, l
             continue
         if parameter.family is not None and library.target(ask.on).accelerator.family != parameter.family:
             continue
-        if parameter.era is None or era_of(named[0], ask.engine or "") == parameter.era:
+        figure = parameter.at[0] if parameter.at else name.rpartition(".")[2]
+        if parameter.era is None or era_of(named[0], ask.engine or "", figure) == parameter.era:
             asks.append(ask)
             asked.setdefault(repr(ask), []).append((row, float(measured)))
     made: list[Runs] = []
@@ -246,13 +247,18 @@ def leaf(name: str) -> str:
     return f"engine.{name.rpartition('.')[2]}"
 
 
-def era_of(engine: Engine, asked: str) -> str:
-    """The era of the release that a question names; empty: today's, which is that of no release too."""
+def era_of(engine: Engine, asked: str, figure: str) -> str:
+    """The era of the release that a question names; empty: today's, which is that of no release too.
+
+    Eras that say nothing of a figure, and have none that is fitted, are those that came after: the figure holds in both.
+    """
     _, said = split_name(asked)
     if said is None:
         return ""
     day, _ = dated(said, engine.releases.days if engine.releases is not None else {}, engine.name)
-    return next((era.name for era in engine.eras if day[: len(era.name)] <= era.name), "")
+    fitted = {one.era for one in PLAN.get(engine.id, {}).values()}
+    told = [era for era in engine.eras if era.name in fitted or getattr(era.serving, figure, None) is not None]
+    return next((era.name for era in told if day[: len(era.name)] <= era.name), "")
 
 
 def in_file(engine: str, name: str, parameter: Parameter) -> float:

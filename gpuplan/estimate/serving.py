@@ -44,6 +44,7 @@ from gpuplan.workload.context import ONE, Group, Leaves, Pass, Types
 from gpuplan.workload.counts import count
 from gpuplan.workload.program import LayerProgram
 from gpuplan.workload.serving import PassWork, ServeTerms, cache_bytes, expert_tokens, serving_pass
+from gpuplan.workload.written_out import written_out
 
 PLAIN_IN_FILE = 4.0
 """Files of mixed types keep norms and routers in fp32."""
@@ -368,11 +369,13 @@ class ServingModel(Record, kw_only=True):
         ))  # fmt: skip
 
     def _pass(self, name: str, shape: Pass, head_rows: Term, encoded: Pass | None = None) -> PassWork:
-        return serving_pass(
+        shape = shape.replaced(joins=not self.profile.sums_each_half, whole_chunks=self.profile.whole_chunks)
+        work = serving_pass(
             name, self.subject.arch, self.subject.counts, self.leaves, serve=self.serve, types=self.types(), shape=shape,
             head_rows=head_rows, plain=self.plan.plain, plain_types=self.plain_types(), parts=self.own_parts(),
             encoder_shape=encoded,
         )  # fmt: skip
+        return work if shape.decodes else written_out(work, shape.tokens, self.profile.written_out_above)
 
     def programs(self, name: str) -> dict[str, LayerProgram]:
         """What each kind of layer does with one token."""

@@ -245,6 +245,28 @@ def stream_seconds(
     return residual * (size / (bandwidth * efficiency) + launches * launch)
 
 
+@formula(Source("definition", "of the rate of 16-bit products, as a share of that of the type"))
+def warp_efficiency(*, efficiency: Ratio, share: Ratio, wide: FlopPerS, peak: FlopPerS) -> Ratio:
+    """What kernels reach of a type's `peak` that multiply 16-bit values, whose peak is `wide`, by instructions of single warps.
+
+    These reach a `share` of it, and the kernels an `efficiency` of what is left.
+
+    >>> round(warp_efficiency(efficiency=0.8, share=0.6, wide=1e15, peak=2e15), 3)
+    0.24
+    """
+    return efficiency * share * wide / peak
+
+
+@formula(Source("definition", "each weight is read as it is stored and written as wide as it is multiplied"))
+def written_out_bytes(*, n: Count, k: Count, batch: Count, stored: Bytes, wide: Bytes) -> Bytes:
+    """Traffic of widening the weights of a product, or of `batch` of them, before it: `stored` bytes a weight in, `wide` out.
+
+    >>> written_out_bytes(n=4096.0, k=4096.0, batch=1.0, stored=0.5, wide=2.0)
+    41943040.0
+    """
+    return n * k * batch * (stored + wide)
+
+
 @formula(fits.matmuls("the longer of arithmetic and traffic: Roofline (CACM 52(4)); the part that is not hidden is ours"))
 def prepared_kernel_seconds(
     *, prepare: Seconds, compute: Seconds, memory: Seconds, start: Seconds, unhidden: Ratio, residual: Ratio

@@ -292,6 +292,16 @@ def windowed_tokens(*, tokens: Count, window: Count) -> Count:
     return minimum(tokens, window)
 
 
+@formula(Source("definition", "the mean of a length that grows evenly from nothing, over and over"))
+def seen_of_chunk(*, seen: Count, chunk: Count) -> Count:
+    """Keys that a new token sees in its chunk, `seen` tokens being there: all of the first chunk, then half of one on average.
+
+    >>> [seen_of_chunk(seen=tokens, chunk=8192.0) for tokens in (2048.0, 8192.0, 20000.0)]
+    [2048.0, 8192.0, 4096.0]
+    """
+    return where(seen <= chunk, seen, chunk / 2.0)
+
+
 @formula(_PAGED)
 def paged_tokens(*, tokens: Count, page_tokens: Count) -> Count:
     """Tokens of cache taken when it is given out in whole pages.

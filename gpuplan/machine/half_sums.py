@@ -22,6 +22,16 @@ def with_half_sums(hw: Hardware, chip: Accelerator) -> Hardware:
     return hw.replaced(parameters={**hw.parameters, HALF_SUMS: chip.term(f"hw.{HALF_SUMS}", rate)})
 
 
+def reached(hw: Hardware, prefix: str, dtype: Dtype) -> Term:
+    """The share of that rate that a set of kernels reaches on large shapes.
+
+    Raises:
+        UnknownError: nothing is known of these kernels.
+    """
+    own = hw.parameters.get(f"{prefix}.half_sums") if HALF_SUMS in hw.parameters and dtype in HALVES else None
+    return hw.parameter(f"{prefix}.efficiency") if own is None else own
+
+
 def products_peak(hw: Hardware, dtype: Dtype) -> Term:
     """The highest rate of matmuls of a type, as the engine sums them.
 

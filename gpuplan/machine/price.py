@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from gpuplan.formulas import attention_kernels, kernels
 from gpuplan.formulas.basic import smaller
 from gpuplan.machine.attention import attention_seconds, throttled
-from gpuplan.machine.half_sums import products_peak
+from gpuplan.machine.half_sums import products_peak, reached
 from gpuplan.machine.hardware import Hardware
 from gpuplan.machine.wire import collective_seconds, transfer_seconds
 from gpuplan.num import all_true
@@ -91,7 +91,7 @@ def _seconds_of_set(item: Matmul, hw: Hardware, prefix: str, *, replayed: bool) 
     pack = hw.parameters.get(f"{prefix}.pack")
     if pack is not None:
         size = kernels.packed_bytes.term(f"{name}.packed_bytes", size=size, **shape, right_bytes=item.right_bytes, pack=pack)
-    compute = _with_widening(item, hw, prefix, _compute(name, hw, prefix, flop=flop, peak=peak, depth=item.k), peak)
+    compute = _with_widening(item, hw, prefix, _compute(name, hw, prefix, flop=flop, peak=peak, item=item), peak)
     traffic = {"size": size, "bandwidth": hw.hbm_bandwidth, "efficiency": hw.parameter(f"{prefix}.memory_efficiency")}
     reach = hw.parameters.get(f"{prefix}.reach") if replayed else None
     if reach is not None and hw.l2 is not None:
@@ -170,9 +170,9 @@ def _matmul_set(item: Matmul, hw: Hardware) -> str:
     return next((each for each in sets if f"{each}.start" in hw.parameters), sets[-1])
 
 
-def _compute(name: str, hw: Hardware, prefix: str, *, flop: Term, peak: Term, depth: Term) -> Term:
+def _compute(name: str, hw: Hardware, prefix: str, *, flop: Term, peak: Term, item: Matmul) -> Term:
     steady = kernels.compute_seconds.term(
-        f"{name}.steady_s", flop=flop, flop_per_s=peak, efficiency=hw.parameter(f"{prefix}.efficiency"), depth=depth,
+        f"{name}.steady_s", flop=flop, flop_per_s=peak, efficiency=reached(hw, prefix, item.dtype), depth=item.k,
         short_depth=hw.parameter(f"{prefix}.short_depth"),
     )  # fmt: skip
     return throttled(name, hw, prefix, steady)

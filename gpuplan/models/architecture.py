@@ -89,6 +89,8 @@ class Block(Schema):
     """Streams are mixed by small matrices of what one of them says (AltUp, arXiv 2301.13310), not by hyper-connections."""
     bottlenecks: tuple[PositiveInt, ...] = ()
     """Widths of pairs of matrices beside the rest, from the hidden width to this and back (Gemma 3n's LAuReL)."""
+    joined: bool = False
+    """What both make of it is added before tensor parallel ranks sum it, which they do once (Falcon); otherwise each by itself."""
     conditioning: NonNegativeInt = 0
     """Parameters that work once a sequence and not once a token (DiT's adaptive layer norm)."""
     extra_params: NonNegativeInt = 0

@@ -18,6 +18,7 @@ from gpuplan.machine.half_sums import with_half_sums
 from gpuplan.machine.hardware import Hardware
 from gpuplan.machine.overlay import withheld
 from gpuplan.machine.vector_attention import with_vector_decode
+from gpuplan.machine.warp_experts import with_warp_experts
 from gpuplan.models.card import ModelCard
 from gpuplan.models.catalog import CARDS, find
 from gpuplan.models.count import ParamCount
@@ -215,8 +216,8 @@ class Library:
         `memory` is the user's capacity in bytes: engines take other limits where there is less of it.
         """
         kernels = engine.attention_like or engine.id
-        vector = None if engine.serving is None else engine.serving.vector_decode
-        key = on, f"{engine.id} {kernels} {vector} {engine.fused_quantisation} {engine.half_sums}", memory
+        vector, warps = (None, None) if engine.serving is None else (engine.serving.vector_decode, engine.serving.warp_experts)
+        key = on, f"{engine.id} {kernels} {vector} {warps} {engine.fused_quantisation} {engine.half_sums}", memory
         if key not in self._machines and memory is not None:
             hw = self.machine(on, engine)
             self._machines[key] = hw.replaced(
@@ -231,6 +232,8 @@ class Library:
             )  # fmt: skip
             if vector is not None:
                 made = with_vector_decode(made, target.accelerator, vector, engine.term("engine.vector_decode", vector.values))
+            if warps is not None:
+                made = with_warp_experts(made, warps, engine.term("engine.warp_experts", warps.share))
             self._machines[key] = with_half_sums(made, target.accelerator) if engine.half_sums else made
         return self._machines[key]
 

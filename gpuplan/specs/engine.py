@@ -19,7 +19,7 @@ from gpuplan.specs.engine_memory import (
     StaticReserve,
     WindowedKv,
 )  # fmt: skip
-from gpuplan.specs.engine_schedule import Admits, OwnProcessors, Schedule, StageHost, Steps, VectorDecode
+from gpuplan.specs.engine_schedule import Admits, OwnProcessors, Schedule, StageHost, Steps, VectorDecode, WarpExperts
 from gpuplan.specs.engine_sharing import ContextRanks, SharedExperts
 from gpuplan.specs.engine_training import TrainingProfile
 from gpuplan.specs.measured_base import MatmulKind
@@ -125,6 +125,13 @@ class ServingProfile(Schema):
     """Reads and writes of the widths inside a layer, in multiples of one read and one write."""
     kernels_per_layer: RatioField
     """Memory-bound kernels launched in a layer besides matmuls and attention."""
+    whole_chunks: bool = False
+    """Layers that see a chunk of the tokens see all of them: it has no kernel for chunks."""
+    sums_each_half: bool = False
+    """Tensor parallel ranks sum both halves of every layer, also where a model adds them first (Falcon)."""
+    written_out_above: CountField | None = None
+    """Tokens of a pass above which weights that are stored narrower than they are multiplied are written out in 16 bits first, for
+    plain products of 16-bit values; None: kernels widen them on their way."""
     layer_host: SecondsField
     """Host time to issue one layer's kernels; the accelerator waits where they are shorter (zero where graphs are replayed)."""
     layer_host_of: dict[str, SecondsField] = field(default_factory=dict)
@@ -173,6 +180,8 @@ class ServingProfile(Schema):
     """None: all of a model is on the accelerators."""
     custom_all_reduce: bool
     """Small all-reduces inside a node use the engine's own kernel instead of the library's."""
+    warp_experts: WarpExperts | None = None
+    """None: kernels over experts are those that were measured."""
     vector_decode: VectorDecode | None = None
     """Decode attention without matrix units; None: it has kernels with them for every shape."""
     prints: tuple[str, ...] = ()

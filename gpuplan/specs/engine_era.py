@@ -12,7 +12,7 @@ from gpuplan.specs.base import Id, Section
 from gpuplan.specs.engine_defaults import Beside, Dispatching, ExpertWays, MicroBatch, Replayed, TrainingDefaults
 from gpuplan.specs.engine_memory import PaddedExperts, ProfilingEra, SmallDevice, WindowedKv
 from gpuplan.specs.engine_policies import Portion
-from gpuplan.specs.engine_schedule import Schedule, StageHost, VectorDecode
+from gpuplan.specs.engine_schedule import Schedule, StageHost, VectorDecode, WarpExperts
 from gpuplan.specs.measured_base import MatmulKind
 from gpuplan.specs.quantity import BytesField, CountField, FactorField, RatioField, SecondsField, ShareField, Sourced
 from gpuplan.specs.training_habits import Pace, Share
@@ -52,6 +52,7 @@ class ServingEra(Schema):
     schedule: Schedule | None = None
     padded_experts: PaddedExperts | None = None
     vector_decode: VectorDecode | None = None
+    warp_experts: WarpExperts | None = None
     near_groups: RatioField | None = None
     tokens_told: Literal["of-pages", "of-concurrency"] | None = None
     profiling: ProfilingEra | None = None
@@ -69,6 +70,8 @@ class ServingEra(Schema):
     request_host: SecondsField | None = None
     prefill_residual: FactorField | None = None
     decode_residual: FactorField | None = None
+    whole_chunks: bool | None = None
+    sums_each_half: bool | None = None
 
     def changes(self) -> dict[str, Any]:
         """The fields of a serving profile that this changes, and their values."""

@@ -6,7 +6,7 @@ from typing import Literal, TypeAlias
 
 from gpuplan.schema import Schema
 from gpuplan.specs.base import Id, Section
-from gpuplan.specs.quantity import CountField, RatioField, SecondsField
+from gpuplan.specs.quantity import CountField, RatioField, SecondsField, ShareField
 
 Steps: TypeAlias = Literal["mixed", "prefill-first"]
 """A step holds prompts beside the sequences that decode, or those wait while prompts are read."""
@@ -45,6 +45,18 @@ class OwnProcessors(Schema):
     cache_passes: RatioField
     """How often a decode step reads or writes caches beside its attention: they grow by copying, and are written out for each head
     that reads them, unless all read one."""
+
+
+class WarpExperts(Schema):
+    """Products over experts by matrix instructions of single warps, on chips whose full rate takes those of several at once.
+
+    Such instructions know no 8-bit values there: those are widened to 16 bits on the way.
+    """
+
+    share: ShareField
+    """What they reach of the peak of 16-bit products."""
+    families: tuple[Id, ...]
+    """Families of such chips."""
 
 
 class VectorDecode(Schema):

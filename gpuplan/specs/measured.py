@@ -73,6 +73,8 @@ class MatmulFit(Section):
     """Share of the large tiles that run in whole waves: the last of them keeps its units waiting."""
     straddle: More | None = None
     """Of matmuls over experts: tiles of `tile_m` rows that each of them takes more because its rows begin amid a tile."""
+    half_sums: Share | None = None
+    """The same as `efficiency` of products that are summed in 16 bits, of the rate that the chip has for these; None: the same."""
     quantise: OfElement | None = None
     """Traffic of quantising one element of the left matrix at run time, at full datasheet bandwidth."""
     issue: Start | None = None

@@ -114,6 +114,10 @@ class Pass(Record, kw_only=True):
     """Tokens of the documents that a sequence is packed of, where attention stays within each."""
     kernels: Term
     """Memory-bound kernels a layer."""
+    whole_chunks: bool = False
+    """Whether layers that see a chunk of the tokens see all of them: the engine has no kernel for chunks."""
+    joins: bool = False
+    """Whether halves of a layer that a model adds before ranks sum them are summed once."""
     source: Term | None = None
     """Positions of the encoder that attention across the stacks sees; None: those of the pass itself."""
     source_beams: Term | None = None

@@ -81,7 +81,6 @@ COUNTS: dict[str, tuple[float, Source]] = {
     ),
     "permute_kernels": (4, _assumed("sort, permute, unpermute and weighted sum")),
     "state_passes": (2, _assumed("a decode step reads and writes the recurrent state")),
-    "middle_of_chunk": (2, _MEAN),
     "loss_passes": (2, _assumed("logits and what is kept beside them are written once and read once at the loss")),
     "loss_kernels": (6, _assumed("maximum, exponent, sum, log, gradient and cast")),
     "embedding_passes": (4, _assumed("rows are read and written forward, their gradients backward")),

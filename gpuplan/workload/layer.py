@@ -34,7 +34,8 @@ def layer_program(setting: LayerSetting, prefix: str, key: str, block: Block) ->
     for part, mixer in mixers(block):
         inside = draft.of(part)
         inner += kind_of(mixer).forward(inside, mixer)
-        inside.summed()
+        if not (block.joined and setting.work.joins):
+            inside.summed()
     if block.mlp is not None:
         inner += channels(draft, block.mlp)
     if block.streams > 1:

@@ -80,6 +80,8 @@ class Role(Enum):
     NARROWED = "narrowed"
     WIDENED = "widened"
     """Experts that work in a narrower space: the products before and behind them."""
+    WRITTEN_OUT = "written_out"
+    """Narrow weights, in 16 bits for the product that follows."""
     EXPERTS_UP = "experts_up"
     EXPERTS_DOWN = "experts_down"
     EMBEDDED = "embedded"

@@ -105,7 +105,7 @@ def falcon(c: Config) -> Architecture:
     c.raw("n_head", "multi_query", "alibi")
     one = _heads(c, "num_attention_heads", "n_head", kv_heads=kv_heads, qkv_bias=biased, out_bias=biased)
     mlp = _mlp(c, "ffn_hidden_size", bias=biased)
-    block = Block(mixer=one, mlp=mlp, norms=norms, norm="layer", parallel=parallel)
+    block = Block(mixer=one, mlp=mlp, norms=norms, norm="layer", parallel=parallel, joined=parallel)
     return finish(c, [decoder(["layer"] * depth(c), {"layer": block}, "layer")], tied=True)
 
 

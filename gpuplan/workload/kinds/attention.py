@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from gpuplan.formulas.basic import product, repeated_bytes, share, smaller
 from gpuplan.formulas.layers import gathered_projection_bytes, gathering_ranks, kv_copy_params
-from gpuplan.formulas.memory import kv_bytes_per_token, tensor_bytes, windowed_tokens
+from gpuplan.formulas.memory import kv_bytes_per_token, seen_of_chunk, tensor_bytes, windowed_tokens
 from gpuplan.models.mixers import Attention
 from gpuplan.num import all_true
 from gpuplan.term import Source, Term, total
 from gpuplan.work import Attention as AttentionWork
 from gpuplan.workload.context import Group, Leaves, Split
-from gpuplan.workload.counts import count
 from gpuplan.workload.draft import Draft
 from gpuplan.workload.kinds.base import Caching, MixerKind
 from gpuplan.workload.kinds.stripes import striped
@@ -65,7 +64,8 @@ class AttentionKind(MixerKind[Attention]):
             if work.source_rows is not None:
                 draft.product(Role.KEY_VALUE_UP, work.source_rows, total(f"{draft.at}.kv_width", {"k": k, "v": v}), hidden)
         for index, group in enumerate(work.groups):
-            sequences, q_len, kv_len = extent(draft, group, leaf(f"{path}.chunk", mixer.chunk) if mixer.chunk else None)
+            chunk = None if work.whole_chunks else mixer.chunk
+            sequences, q_len, kv_len = extent(draft, group, leaf(f"{path}.chunk", chunk) if chunk else None)
             if across is not None:
                 kv_len = across
                 if work.source_beams is not None:
@@ -156,13 +156,20 @@ def _gathered(draft: Draft, mixer: Attention) -> Term:
 
 
 def extent(draft: Draft, group: Group, limit: Term | None) -> tuple[Term, Term, Term]:
-    """Sequences, queries and visible keys of an attention; chunks of `limit` tokens are short sequences of their own."""
+    """Sequences, queries and visible keys of an attention; chunks of `limit` tokens are short sequences of their own.
+
+    A part of a prompt that stands behind others sees no more than a chunk, either.
+    """
     if limit is None:
         return packed(draft, group)
     at = draft.group_name(group, Role.ATTENTION)
-    chunk = smaller.term(f"{at}.chunk_tokens", a=group.kv_len, b=limit)
     if group.decodes:
-        return group.sequences, group.q_len, share.term(f"{at}.seen_of_chunk", amount=chunk, ways=count("middle_of_chunk"))
+        return group.sequences, group.q_len, seen_of_chunk.term(f"{at}.seen_of_chunk", seen=group.kv_len, chunk=limit)
+    chunk = smaller.term(f"{at}.chunk_tokens", a=group.kv_len, b=limit)
+    if group.q_len is not group.kv_len:
+        queries = smaller.term(f"{at}.chunk_queries", a=group.q_len, b=chunk)
+        parts = share.term(f"{at}.chunks", amount=group.q_len, ways=queries)
+        return product.term(f"{at}.chunked_sequences", a=group.sequences, b=parts), queries, chunk
     chunks = share.term(f"{at}.chunks", amount=group.kv_len, ways=chunk)
     return product.term(f"{at}.chunked_sequences", a=group.sequences, b=chunks), chunk, chunk
 
