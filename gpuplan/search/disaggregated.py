@@ -247,7 +247,7 @@ def _degrees(parallel: object, at: str) -> dict[str, str]:
 def _notes(ask: ServeAsk, made: Together) -> tuple[Note, ...]:
     """Which side waits for the other, and which options change nothing in a steady state."""
     idle = [name for name in ("output_spread", "recv_interval", "batch_wait", "mixed_chunk") if getattr(ask, name) is not None]
-    idle += [name for name in ("prompt_spread",) if getattr(ask, name) is not None and ask.rate is None]
+    idle += [name for name in ("prompt_spread",) if getattr(ask, name) is not None and ask.rate is ask.concurrency is None]
     idle += [name for name in ("requests",) if getattr(ask, name) is not None and ask.concurrency is None]
     flags = ", ".join("--" + name.replace("_", "-") for name in idle)
     notes = [Note("option.idle", f"{flags}: of no effect, as means of a steady state are told")] if flags else []

@@ -15,11 +15,11 @@ from gpuplan.search.disaggregated import paired
 from gpuplan.search.library import Library
 from tests.cli.cli_calls import Call
 
-TTFT, TPOT, RATE = 0.22, 0.01, 20.0
+TTFT, TPOT, RATE = 0.25, 0.01, 20.0
 LOAD = ("--rate", "20/s", "--prompt", "4000", "--output", "200")
 ASKED = (
     "plan", "serve", "llama-3.1-8b", "--on", "h100", "--price", "3", "--minimize", "gpus", "--lowest-bits", "16",
-    *LOAD, "--ttft", "220ms", "--tpot", "10ms",
+    *LOAD, "--ttft", "250ms", "--tpot", "10ms",
 )  # fmt: skip
 
 
