@@ -78,6 +78,7 @@ def paired(ask: ServeAsk, library: Library) -> Pair:
         _keeps(made, float(asked.rate.value))
     answer = _answer(ask, made, write, read, prompts, answers, (*write.chosen, *chosen))
     if asked.rate is not None:
+        answer = answer.replaced(filled=("prefill_utilization", "decode_utilization"))
         answer = answer.replaced(notes=(*answer.notes, *_narrow(answer)))
     return Pair(answer=answer, prompts=prompts, answers=answers, links=links)
 
@@ -232,7 +233,10 @@ def _narrow(answer: Estimate) -> Iterator[Note]:
     for name, words in (("prefill", "read prompts"), ("decode", "write answers")):
         high = answer.ranges[f"{name}_utilization"][1]
         if high >= 1.0:
-            text = f"the workers that {words} may not keep up: {high:.2f} times as many do at the slow end of their range"
+            text = (
+                f"the workers that {words} may not keep up: at the slow end of their range it takes {high:.2f} times as many, and"
+                " with these requests wait without bound"
+            )
             yield Note("load.narrowly", text, f"--{name}-workers sets how many there are")
 
 
