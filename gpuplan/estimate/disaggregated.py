@@ -146,10 +146,12 @@ def together(prompts: Side, answers: Side, links: tuple[Hardware, ...], asked: A
     ranks = model.leaves.times("writing_ranks", answers.workers, answers.ranks)
     room = memory.running if memory.max_sequences is None else smaller.term("places", a=memory.max_sequences, b=memory.limit)
     room = larger.term("some_places", a=room, b=ONE)
+    parts: dict[str, Term] | None = None
     if asked.users is not None:
         rate, step, running, first = _closed(model, read, idle, ranks, room, output, asked)
     elif asked.rate is not None:
-        rate, step, running, first = _at_rate(answers, read, idle, room, asked)
+        rate, step, running, parts = _at_rate(answers, read, idle, room, asked)
+        first = total("ttft", parts)
     else:
         running = smaller.term("running_of_rank", a=model.serve.batch, b=room)
         step = decoding(model, "decode", running)
@@ -162,6 +164,7 @@ def together(prompts: Side, answers: Side, links: tuple[Hardware, ...], asked: A
         "answers_per_s", workers=answers.workers, ranks=answers.ranks, sequences=room, output=output, token=full.seconds
     )
     tokens = queue.tokens_of_requests.term("tokens_per_s", rate=rate, tokens=output)
+    later = queue.later_seconds.term("later_tokens", output=output, token=step.seconds)
     counts = {
         "reading": model.leaves.times("reading_accelerators", apart(prompts.model.subject.accelerators()), prompts.workers),
         "writing": model.leaves.times("writing_accelerators", model.subject.accelerators(), answers.workers),
@@ -169,6 +172,7 @@ def together(prompts: Side, answers: Side, links: tuple[Hardware, ...], asked: A
     chips = total("accelerators", counts)
     figures = {
         "ttft_s": first, "tpot_s": step.seconds, "itl_s": step.seconds,
+        "e2e_s": total("end_to_end", {"first": first, "later": later}),
         "requests_per_s": rate, "tokens_per_s": tokens,
         "tokens_per_s_per_accelerator": rate_each.term("tokens_per_s_per_accelerator", rate=tokens, ways=chips),
         "prefill_utilization": queue.part_of_rate.term("prefill_utilization", rate=rate, most=read.most),
@@ -186,7 +190,9 @@ def together(prompts: Side, answers: Side, links: tuple[Hardware, ...], asked: A
         "prefill_weights_bytes": apart(own.loaded),
     }  # fmt: skip
     breakdowns = (
-        Breakdown("time to the first token, idle", total("idle_ttft", idle), idle),
+        Breakdown("time to the first token, idle", total("idle_ttft", idle), idle)
+        if parts is None
+        else Breakdown("time to the first token, steady", first, parts),
         Breakdown("prefill of one request", read.one.seconds, read.one.parts),
         Breakdown("decode step", step.seconds, step.parts),
         Breakdown("memory of the fullest rank", memory.needed, memory.parts),
@@ -268,7 +274,7 @@ def _of_run(read: Prompts, around: dict[str, Term], users: Term, requests: Term,
 
 def _at_rate(
     answers: Side, read: Prompts, idle: dict[str, Term], room: Term, asked: Asked
-) -> tuple[Term, ServingPhase, Term, Term]:  # fmt: skip
+) -> tuple[Term, ServingPhase, Term, dict[str, Term]]:  # fmt: skip
     """Requests at a rate: the answers at once that it implies, by a line through steps of one and of all places."""
     model, rate = answers.model, asked.rate or ONE
     output = model.subject.plan("output", model.plan.output)
@@ -284,12 +290,12 @@ def _at_rate(
     step = decoding(model, "decode", running)
     own = rate_each.term("rate_of_reader", rate=rate, ways=read.readers)
     busy = form.busy_at_rate.term("readers_busy", rate=own, each=read.each)
-    turn = form.turn_at_rate.term(
-        "reading_turn", rate=own, one=read.one.seconds, each=read.each, full=read.full, sequences=read.sequences,
+    wait = form.wait_at_rate.term(
+        "other_prompts", rate=own, one=read.one.seconds, each=read.each, full=read.full, sequences=read.sequences,
         gate=_gate(read, busy, asked, "at_rate"),
     )  # fmt: skip
     handed = _handed(model, step, form.some_there.term("some_there", running=running))
-    return rate, step, running, total("ttft", {**idle, **handed, "prefill": turn})
+    return rate, step, running, {**idle, "other_prompts": wait, **handed}
 
 
 def _cost(prompts: Side, answers: Side, counts: dict[str, Term], tokens: Term) -> dict[str, Term]:

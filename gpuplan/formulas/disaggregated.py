@@ -89,26 +89,20 @@ def turn_in_loop(*, users: Count, readers: Count, one: Seconds, each: Seconds, g
 
 
 @formula(_GATED)
-def turn_at_rate(
-    *, rate: PerS, one: Seconds, each: Seconds, full: Seconds, sequences: Count, gate: Seconds
-) -> Seconds:  # fmt: skip
-    """The wait for a reader to which prompts come at random, and the pass that reads one of them; `rate` is that of one reader.
+def wait_at_rate(*, rate: PerS, one: Seconds, each: Seconds, full: Seconds, sequences: Count, gate: Seconds) -> Seconds:
+    """The wait for a reader to which prompts come at random, beside the pass of one of them; `rate` is that of one reader.
 
     Passes get longer with what comes meanwhile, up to full ones: the more of a pass that is there once, the longer is the queue of
     those who find no room in it.
 
-    >>> turn_at_rate(rate=0.0, one=0.1, each=0.04, full=1.34, sequences=32.0, gate=0.0)
-    0.1
-    >>> turn_at_rate(rate=5.0, one=0.1, each=0.1, full=0.1, sequences=1.0, gate=0.025)
-    0.15000000000000002
+    >>> wait_at_rate(rate=0.0, one=0.1, each=0.04, full=1.34, sequences=32.0, gate=0.0)
+    0.0
+    >>> wait_at_rate(rate=5.0, one=0.1, each=0.1, full=0.1, sequences=1.0, gate=0.025)
+    0.05
     """
-    return (
-        one
-        + gate / maximum(1.0 - rate * each, 0.01)
-        + (one - each) / sequences
-        * minimum(rate * full / sequences, 1.0) ** sqrt(2.0 * (sequences + 1.0))
-        / (2.0 * maximum(1.0 - rate * full / sequences, 0.01))
-    )  # fmt: skip
+    return gate / maximum(1.0 - rate * each, 0.01) + (one - each) / sequences * minimum(rate * full / sequences, 1.0) ** sqrt(
+        2.0 * (sequences + 1.0)
+    ) / (2.0 * maximum(1.0 - rate * full / sequences, 0.01))
 
 
 @formula(DEFINITION)

@@ -181,7 +181,8 @@ def _for_rate(
         ask.prefill_workers or max(ceil(rate / BUSY / each), 1),
         ask.decode_workers or max(ceil(rate / BUSY / (kept / busy)), 1),
     )
-    why = f"the fewest that keep the rate at {BUSY:.0%} of their time"
+    chips = sum(one * float(side.model.subject.hw.count) for one, side in zip(found, (prompts, answers), strict=True))
+    why = f"the fewest that keep the rate at {BUSY:.0%} of their time, {chips:,.0f} accelerators in all"
     return _with(prompts, found[0]), _with(answers, found[1]), _choices(ask, found, why)
 
 

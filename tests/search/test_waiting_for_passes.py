@@ -49,7 +49,7 @@ def expected(rate: float, one: float, full: float, sequences: int) -> float:
     each = form.added_prompt(one=one, full=full, sequences=sequences)
     busy = form.busy_at_rate(rate=rate, each=each)
     gate = form.gate_seconds(busy=busy, one=one, each=each, sequences=sequences, spread=0.0)
-    return float(form.turn_at_rate(rate=rate, one=one, each=each, full=full, sequences=sequences, gate=gate))
+    return one + float(form.wait_at_rate(rate=rate, one=one, each=each, full=full, sequences=sequences, gate=gate))
 
 
 @pytest.mark.parametrize("part", [0.1, 0.4, 0.7, 0.85])
