@@ -16,8 +16,8 @@ def shares_of_peak(
 ) -> dict[str, Term]:  # fmt: skip
     """The share of the peak that the products with weights alone take, by phase.
 
-    `phases` are the tokens that each passes through a replica, and its seconds. A prompt is read while other ranks of attention have
-    none: the experts of all of them see it. Of models with an encoder not every weight sees every token: nothing is said of these.
+    `phases` are the tokens that each passes through a replica, and its seconds. A prompt is read while other ranks of attention
+    have none: the experts of all see it. Of models with an encoder not every weight sees every token: nothing is said of these.
     Nor of a peak that is only the best rate which somebody measured: what a fit to the same samples makes of other shapes may pass
     it by their scatter.
     """
