@@ -35,10 +35,14 @@ def prompts_per_s(*, workers: Count, ranks: Count, sequences: Count, seconds: Se
 def added_prompt(*, one: Seconds, full: Seconds, sequences: Count) -> Seconds:
     """What each more prompt adds to a pass, between one prompt and as many as fill it: all of its time where one does.
 
+    Ranks of attention that have no prompt wait for the one that has: theirs would add nothing but what they are told of.
+
     >>> added_prompt(one=0.1, full=1.65, sequences=32.0), added_prompt(one=0.1, full=0.1, sequences=1.0)
     (0.05, 0.1)
+    >>> added_prompt(one=0.1, full=0.1, sequences=5.0) > 0
+    True
     """
-    return where(sequences > 1, maximum(full - one, 0.0 * one) / maximum(sequences - 1.0, 1.0), one)
+    return where(sequences > 1, maximum(full - one, 1e-6 * one) / maximum(sequences - 1.0, 1.0), one)
 
 
 @formula(_LITTLE)

@@ -176,6 +176,8 @@ class ServingProfile(Schema):
     """None: all of a model is on the accelerators."""
     custom_all_reduce: bool
     """Small all-reduces inside a node use the engine's own kernel instead of the library's."""
+    rack_all_reduce: bool = False
+    """That kernel also runs over all hosts that the switches of the innermost links join at the same rate."""
     vector_decode: VectorDecode | None = None
     """Decode attention without matrix units; None: it has kernels with them for every shape."""
     prints: tuple[str, ...] = ()

@@ -93,3 +93,16 @@ def test_who_writes_the_answer_looks_between_its_steps() -> None:
     assert figure(many, "ttft_s") - figure(one, "ttft_s") > 1.5 * figure(many, "tpot_s")
     less = served(prompt=1024, output=512, concurrency=48, set=["engine.hand_over_steps=0"])
     assert figure(less, "ttft_s") == pytest.approx(figure(many, "ttft_s") - 2 * figure(many, "tpot_s") * 47 / 48, rel=0.02)
+
+
+def test_an_engine_may_sum_over_the_hosts_of_a_rack() -> None:
+    """TensorRT-LLM's kernel runs wherever the switches of the innermost links reach; others stop at the host."""
+
+    def sums(engine: str, count: int) -> float:
+        asked = {"model": "gpt-oss-120b", "on": f"{count}xgb200", "tp": count, "engine": engine, "prompt": 1024, "output": 128}
+        made = answered("serve", {**asked, "batch": 1}, advise=False, keep=True)
+        return float(next(part.value for one in made.breakdowns for name, part in one.named.items()
+                          if one.title.lower().startswith("decode") and name == "tensor_parallel"))  # fmt: skip
+
+    assert sums("tensorrt-llm", 8) < 1.3 * sums("tensorrt-llm", 4)
+    assert sums("sglang", 8) > 1.3 * sums("tensorrt-llm", 8)
