@@ -180,5 +180,6 @@ def _plain(point: Point) -> dict[str, Any]:
     row = point.row
     return {
         "id": row.id, "metric": point.metric, "measured": point.measured, "low": point.low, "expected": point.expected,
-        "high": point.high, "fitted": row.fitted, "unseen": row.unseen, **{name: key(row) for name, key in KEYS.items()},
+        "high": point.high if math.isfinite(point.high) else None,
+        "fitted": row.fitted, "unseen": row.unseen, **{name: key(row) for name, key in KEYS.items()},
     }  # fmt: skip

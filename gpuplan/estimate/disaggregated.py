@@ -77,6 +77,14 @@ class Prompts(Record, kw_only=True):
 
     one: ServingPhase
     passes: Term
+    sequences: Term
+    """Prompts that fill a pass of a worker, of all its ranks of attention."""
+    full: Term
+    """Seconds of such a pass."""
+    each: Term
+    """What one more prompt adds to a pass."""
+    readers: Term
+    """Workers that read prompts."""
     most: Term
     sent: Term
     """Bytes of caches that a prompt sends."""
@@ -100,6 +108,8 @@ def prompts_of(side: Side, links: tuple[Hardware, ...]) -> Prompts:
     most = form.prompts_per_s.term(
         "prompts_per_s", workers=side.workers, ranks=side.ranks, sequences=model.serve.batch, seconds=full.seconds
     )
+    sequences = model.leaves.times("prompts_of_pass", side.ranks, model.serve.batch)
+    each = form.added_prompt.term("prompt_added", one=one.seconds, full=full.seconds, sequences=sequences)
     sent = _sent(model)
     times = {
         f"link_{at}": priced_seconds(Transfer(name=f"cache_transfer_{at}", size=sent, path="scale_out", stride=ONE), link)
@@ -111,7 +121,8 @@ def prompts_of(side: Side, links: tuple[Hardware, ...]) -> Prompts:
     parts = {name: apart(term, done) for name, term in one.parts.items()}
     return Prompts(
         one=one.replaced(seconds=apart(one.seconds, done), parts=parts), passes=apart(passes, done), most=apart(most, done),
-        sent=apart(sent, done), transfer=apart(transfer, done), waited=apart(waited, done),
+        sequences=apart(sequences, done), full=apart(full.seconds, done), each=apart(each, done),
+        readers=apart(side.workers, done), sent=apart(sent, done), transfer=apart(transfer, done), waited=apart(waited, done),
         hosts={name: apart(term, done) for name, term in hosts.items()}, read=None if own is None else apart(own, done),
     )  # fmt: skip
 
@@ -135,10 +146,12 @@ def together(prompts: Side, answers: Side, links: tuple[Hardware, ...], asked: A
     ranks = model.leaves.times("writing_ranks", answers.workers, answers.ranks)
     room = memory.running if memory.max_sequences is None else smaller.term("places", a=memory.max_sequences, b=memory.limit)
     room = larger.term("some_places", a=room, b=ONE)
+    parts: dict[str, Term] | None = None
     if asked.users is not None:
         rate, step, running, first = _closed(model, read, idle, ranks, room, output, asked)
     elif asked.rate is not None:
-        rate, step, running, first = _at_rate(answers, prompts, read, idle, room, asked)
+        rate, step, running, parts = _at_rate(answers, read, idle, room, asked)
+        first = total("ttft", parts)
     else:
         running = smaller.term("running_of_rank", a=model.serve.batch, b=room)
         step = decoding(model, "decode", running)
@@ -151,6 +164,7 @@ def together(prompts: Side, answers: Side, links: tuple[Hardware, ...], asked: A
         "answers_per_s", workers=answers.workers, ranks=answers.ranks, sequences=room, output=output, token=full.seconds
     )
     tokens = queue.tokens_of_requests.term("tokens_per_s", rate=rate, tokens=output)
+    later = queue.later_seconds.term("later_tokens", output=output, token=step.seconds)
     counts = {
         "reading": model.leaves.times("reading_accelerators", apart(prompts.model.subject.accelerators()), prompts.workers),
         "writing": model.leaves.times("writing_accelerators", model.subject.accelerators(), answers.workers),
@@ -158,6 +172,7 @@ def together(prompts: Side, answers: Side, links: tuple[Hardware, ...], asked: A
     chips = total("accelerators", counts)
     figures = {
         "ttft_s": first, "tpot_s": step.seconds, "itl_s": step.seconds,
+        "e2e_s": total("end_to_end", {"first": first, "later": later}),
         "requests_per_s": rate, "tokens_per_s": tokens,
         "tokens_per_s_per_accelerator": rate_each.term("tokens_per_s_per_accelerator", rate=tokens, ways=chips),
         "prefill_utilization": queue.part_of_rate.term("prefill_utilization", rate=rate, most=read.most),
@@ -175,7 +190,9 @@ def together(prompts: Side, answers: Side, links: tuple[Hardware, ...], asked: A
         "prefill_weights_bytes": apart(own.loaded),
     }  # fmt: skip
     breakdowns = (
-        Breakdown("time to the first token, idle", total("idle_ttft", idle), idle),
+        Breakdown("time to the first token, idle", total("idle_ttft", idle), idle)
+        if parts is None
+        else Breakdown("time to the first token, steady", first, parts),
         Breakdown("prefill of one request", read.one.seconds, read.one.parts),
         Breakdown("decode step", step.seconds, step.parts),
         Breakdown("memory of the fullest rank", memory.needed, memory.parts),
@@ -207,21 +224,57 @@ def _closed(
         "answers_kept", workers=ONE, ranks=ranks, sequences=all_at_once, output=output, token=step.seconds
     )
     most = form.kept_by_both.term("kept_by_both", read=read.most, written=written)
-    rate = form.closed_rate.term("requests_per_s", users=users, first=alone, output=output, token=step.seconds, most=most)
-    first = form.first_in_turn.term("ttft", users=users, rate=rate, output=output, token=step.seconds, first=alone)
-    if asked.requests is not None:
-        burst = form.burst_seconds_of_run.term("burst", users=users, requests=asked.requests, most=read.most)
-        parts = {"steady": first, "burst": burst}
-        if read.read is not None:
-            turn = form.burst_reading_of_run.term("burst_reading", users=users, requests=asked.requests, each=read.read)
-            parts["burst"] = greatest("longer_burst", {"prompts": burst, "reading": turn})
-        first = total("ttft_of_run", parts)
-    return rate, step, running, first
+    around = {name: term for name, term in idle.items() if name != "prefill"}
+    around |= _handed(model, step, form.others_there.term("others_there", users=users))
+    later = queue.later_seconds.term("later", output=output, token=step.seconds)
+    elsewhere = total("elsewhere", {**around, "later": later})
+    turn = read.one.seconds
+    for name in ("rough", "near"):
+        busy = form.busy_in_loop.term(
+            f"readers_busy_{name}", users=users, readers=read.readers, each=read.each, elsewhere=elsewhere, first=turn
+        )  # fmt: skip
+        turn = form.turn_in_loop.term(
+            f"reading_turn_{name}", users=users, readers=read.readers, one=read.one.seconds, each=read.each,
+            gate=_gate(read, busy, asked, name), elsewhere=elsewhere,
+        )  # fmt: skip
+    loop = total("first_of_loop", {**around, "prefill": turn})
+    rate = form.closed_rate.term("requests_per_s", users=users, first=loop, output=output, token=step.seconds, most=most)
+    first = form.first_in_turn.term("ttft", users=users, rate=rate, output=output, token=step.seconds, first=loop)
+    return rate, step, running, first if asked.requests is None else _of_run(read, around, users, asked.requests, first)
+
+
+def _gate(read: Prompts, busy: Term, asked: Asked, name: str) -> Term:
+    """The wait for passes of others, of readers that are busy for that part of the time."""
+    even = asked.spread or Term("plan.prompt_spread", 0.0, "1", EVEN)
+    return form.gate_seconds.term(
+        f"gate_{name}", busy=busy, one=read.one.seconds, each=read.each, sequences=read.sequences, spread=even
+    )
+
+
+def _handed(model: ServingModel, step: ServingPhase, running: Term) -> dict[str, Term]:
+    """The wait for steps of the worker that writes the answer, where its engine is known to let requests wait for them."""
+    steps = model.profile.hand_over_steps
+    if steps is None:
+        return {}
+    made = model.subject.habit("hand_over_steps", steps)
+    return {"hand_over": form.hand_over_seconds.term("hand_over", steps=made, step=step.step or step.seconds, running=running)}
+
+
+def _of_run(read: Prompts, around: dict[str, Term], users: Term, requests: Term, steady: Term) -> Term:
+    """Mean time to the first token over a run whose users begin at once."""
+    prompts = form.users_of_reader.term("burst.prompts", users=users, readers=read.readers)
+    passed = form.passed_of_burst.term("burst.passed", prompts=prompts, sequences=read.sequences)
+    turn = form.burst_turn.term("burst.turn", prompts=prompts, one=read.one.seconds, each=read.each, passed=passed)
+    if read.read is not None:
+        reading = form.burst_reading_of_run.term("burst.reading", prompts=prompts, each=read.read)
+        turn = greatest("burst.longer", {"prompts": turn, "reading": reading})
+    first = total("burst.first", {**around, "prefill": turn})
+    return queue.run_mean_seconds.term("ttft_of_run", first=first, steady=steady, at_once=users, requests=requests)
 
 
 def _at_rate(
-    answers: Side, prompts: Side, read: Prompts, idle: dict[str, Term], room: Term, asked: Asked
-) -> tuple[Term, ServingPhase, Term, Term]:  # fmt: skip
+    answers: Side, read: Prompts, idle: dict[str, Term], room: Term, asked: Asked
+) -> tuple[Term, ServingPhase, Term, dict[str, Term]]:  # fmt: skip
     """Requests at a rate: the answers at once that it implies, by a line through steps of one and of all places."""
     model, rate = answers.model, asked.rate or ONE
     output = model.subject.plan("output", model.plan.output)
@@ -235,15 +288,14 @@ def _at_rate(
     )  # fmt: skip
     running = smaller.term("running_of_rank", a=larger.term("running_some", a=found, b=ONE), b=room)
     step = decoding(model, "decode", running)
-    readers = apart(model.leaves.times("readers", prompts.workers, prompts.ranks))
-    even = asked.spread or Term("plan.prompt_spread", 0.0, "1", EVEN)
-    wait = queue.prompt_wait_seconds.term(
-        "other_prompts",
-        rate=rate_each.term("rate_of_reader", rate=rate, ways=readers),
-        added=form.prompt_turn.term("prompt_turn", readers=readers, most=read.most),
-        spread=even,
-    )
-    return rate, step, running, total("ttft", {**idle, "other_prompts": wait})
+    own = rate_each.term("rate_of_reader", rate=rate, ways=read.readers)
+    busy = form.busy_at_rate.term("readers_busy", rate=own, each=read.each)
+    wait = form.wait_at_rate.term(
+        "other_prompts", rate=own, one=read.one.seconds, each=read.each, full=read.full, sequences=read.sequences,
+        gate=_gate(read, busy, asked, "at_rate"),
+    )  # fmt: skip
+    handed = _handed(model, step, form.some_there.term("some_there", running=running))
+    return rate, step, running, {**idle, "other_prompts": wait, **handed}
 
 
 def _cost(prompts: Side, answers: Side, counts: dict[str, Term], tokens: Term) -> dict[str, Term]:

@@ -24,13 +24,13 @@ def happens(seconds: Term) -> bool:
     return seconds.source is not _NOTHING
 
 
-def priced(name: str, items: Iterable[WorkItem], hw: Hardware, *, custom_all_reduce: bool = False) -> Term:
+def priced(name: str, items: Iterable[WorkItem], hw: Hardware, *, custom_all_reduce: bool = False, rack: bool = False) -> Term:
     """The time of work items one after the other, or zero when there are none.
 
     A collective over a group of one is nothing to do, so that a machine without a fabric can be asked.
     """
     parts = numbered(
-        (item.name, seconds(item, hw, custom_all_reduce=custom_all_reduce))
+        (item.name, seconds(item, hw, custom_all_reduce=custom_all_reduce, rack=rack))
         for item in items
         if not (isinstance(item, Collective) and alone(item.group))
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from functools import cached_property
+from math import inf
 from typing import Literal
 
 from gpuplan.errors import ImpossibleError, Note, Problem
@@ -102,6 +103,8 @@ class Estimate(Record):
     """What `--emit` asks for: the text that starts the plan."""
     prints: tuple[str, ...] = ()
     """The lines in which the engine tells of its memory at its start; `{kv_cache_tokens}` stands for the figure of that key."""
+    filled: tuple[str, ...] = ()
+    """Figures of which nothing may reach 1 if requests that come at a rate are to be answered at all: what of a rate is used."""
     bounds: Mapping[str, Term] = field(default_factory=dict)
     """Shares of a peak that are not printed: no doubt carries a time below its work at that peak."""
 
@@ -145,7 +148,12 @@ class Estimate(Record):
             if impossible(key, low) or impossible(key, high) or not low - slack <= middle <= high + slack:
                 raise ImpossibleError(_problem(f"{key} runs from {low:.6g} to {high:.6g} around {middle:.6g}", self.figures[key]))
             made[key] = low, high
-        return made
+        endless = any(made[key][1] >= 1.0 for key in self.filled if key in made)
+        return {key: (low, inf) if endless and _WAITS.match(key) else (low, high) for key, (low, high) in made.items()}
+
+    def no_bound(self, key: str) -> str:
+        """Why a figure has no high end; nothing where it has one."""
+        return ENDLESS if key in self.figures and self.ranges[key][1] == inf else ""
 
     def printed(self) -> tuple[str, ...]:
         """What the engine prints at its start, of the figures as they are; lines of figures that there are not are left out."""
@@ -181,6 +189,9 @@ class Estimate(Record):
         return list(dict.fromkeys(term.name for root in self.figures.values() for term in root.walk()))
 
 
+_WAITS = re.compile(r"(ttft|e2e)(_p\d+)?_s$|waiting_requests$")
+"""Figures that grow without end where more comes than is served."""
+ENDLESS = "no bound: at the slow end requests arrive faster than they are served"
 _ROUNDING = 1e-9
 REPORT = "please report the command and what `gpuplan doctor` prints"
 

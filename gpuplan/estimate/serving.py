@@ -400,7 +400,10 @@ class ServingModel(Record, kw_only=True):
         kinds: dict[str, dict[str, Term]] = {}
         for key, layer in work.layers.items():
             for kind, items in kinds_of(layer).items():
-                one = priced(f"{name}.{key}.{kind}", items, hw, custom_all_reduce=self.profile.custom_all_reduce)
+                one = priced(
+                    f"{name}.{key}.{kind}", items, hw, custom_all_reduce=self.profile.custom_all_reduce,
+                    rack=self.profile.rack_all_reduce,
+                )  # fmt: skip
                 if happens(one):
                     kinds.setdefault(kind, {})[key] = repeated_seconds.term(
                         f"{name}.{key}.all_{kind}", count=work.counts[key], seconds=one

@@ -63,7 +63,10 @@ def stage_wait(model: ServingModel, name: str, work: PassWork, whole: Term) -> T
     of_stage: dict[str, Term] = {}
     for key, layer in work.layers.items():
         items = [item for some in kinds_of(layer).values() for item in some]
-        one = priced(f"{name}.{key}.layer", items, subject.hw, custom_all_reduce=model.profile.custom_all_reduce)
+        one = priced(
+            f"{name}.{key}.layer", items, subject.hw, custom_all_reduce=model.profile.custom_all_reduce,
+            rack=model.profile.rack_all_reduce,
+        )  # fmt: skip
         of_stage[key] = repeated_seconds.term(f"{name}.{key}.of_fullest_stage", count=held[key], seconds=one)
     fullest = total(f"{name}.fullest_stage", of_stage)
     return form.fullest_stage_wait.term(f"{name}.stage_wait", whole=whole, fullest=fullest, batch=serve.batch, pp=serve.pp)

@@ -28,6 +28,11 @@ class Replica:
         """Of them, steps that are under way."""
         self._started = 0.0
 
+    @property
+    def step_seconds(self) -> float:
+        """The time of a step of those that it makes now; none where it does nothing."""
+        return 0.0 if self._works is None else (self.until - self._started) / self._steps
+
     def enter(self, request: int, now: float, rank: int) -> None:
         """A request joins the queue of a rank; a run of decode steps ends with the one under way where it can begin then."""
         one = self.ranks[rank]

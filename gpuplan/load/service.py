@@ -32,6 +32,8 @@ class Service(Record, eq=False, kw_only=True):
     """Ranks of attention, each with requests of its own, that share experts."""
     waits: int = 0
     """Steps for which prompts wait until all ranks have one to read, or those of the only one fill a pass; 0: none waits."""
+    hand_over: float = 0.0
+    """Steps for which those wait whose prompts another worker reads, beside the one that runs when their caches come."""
     replicas: int = 1
     drafts: Drafts | None = None
 
@@ -76,9 +78,15 @@ class Service(Record, eq=False, kw_only=True):
         token_host = 0.0 if profile.token_host is None else _number(model, habit("token_host", profile.token_host))
         return cls(
             pace=pace, rules=rules, host=host, token_host=token_host, ranks=ranks, drafts=drafts,
-            waits=waited,
+            waits=waited, hand_over=_hand_over(model),
             replicas=max(round(float(model.plan.parallel.dp) / ranks), 1),
         )  # fmt: skip
+
+
+def _hand_over(model: ServingModel) -> float:
+    """Steps that a request waits for beside the one that runs when its caches come, of which half is left in the mean."""
+    steps = model.profile.hand_over_steps
+    return 0.0 if steps is None else max(_number(model, model.subject.habit("hand_over_steps", steps)) - 0.5, 0.0)
 
 
 def names_below(model: ServingModel) -> set[str]:
@@ -91,7 +99,12 @@ def names_below(model: ServingModel) -> set[str]:
     if model.plan.images is not None:
         roots.append(encoded_seconds(model))
     profile, habit = model.profile, model.subject.habit
-    hosts = {"request_host": profile.request_host, "server_host": profile.server_host, "token_host": profile.token_host}
+    hosts = {
+        "request_host": profile.request_host,
+        "server_host": profile.server_host,
+        "token_host": profile.token_host,
+        "hand_over_steps": profile.hand_over_steps,
+    }
     roots += [habit(name, one) for name, one in hosts.items() if one is not None]
     return {term.name for root in roots for term in root.walk()}
 

@@ -207,23 +207,13 @@ class _Fleet:
         self._links = [0.0] * len(self.pools[0].desks)
         """When the link of a rank that reads prompts is free."""
         self._there = array("d", [float("nan")]) * count
-        """When the first token of a request is told: with its caches, where another worker read its prompt."""
+        """When the caches of a request are with the worker that writes its answer, where another one read its prompt."""
         self._sent = array("d", [float("nan")]) * count
 
     def run(self) -> None:
         """Every event in the order of time; of a request and the end of a step at one moment, the request comes first."""
-        order = np.flatnonzero(self.served).tolist()
-        opened, host, sent = self.requests.arrival, self.pools[0].service.host, self._sent
-        coming: deque[tuple[float, int]] = deque()
-        if opened is None:
-            users = min(max(self.requests.users, 1), len(order))
-            coming.extend((host, request) for request in order[:users])
-            left = deque(order[users:])
-        else:
-            coming.extend(zip((opened[order] + host).tolist(), order, strict=True))
-            left = deque()
-        for at, request in coming:
-            sent[request] = at - host
+        coming, left = self._coming()
+        host, sent = self.pools[0].service.host, self._sent
         events: list[tuple[float, int, int]] = []
         units = [unit for pool in sorted(self.pools, key=lambda one: one.first) for unit in pool.units]
         pools = [pool for pool in sorted(self.pools, key=lambda one: one.first) for _ in pool.units]
@@ -238,7 +228,10 @@ class _Fleet:
             else:
                 now, at, version = heappop(events)
                 if at < 0:
-                    _, at = self.writing.route(-1 - version, now)
+                    at, waited = self._taken_over(-1 - version, now)
+                    if waited > 0.0:
+                        heappush(events, (now + waited, at, version))
+                        continue
             one = units[at]
             if version < 0:
                 before = one.version
@@ -272,6 +265,27 @@ class _Fleet:
         self._links[link] = self._there[request] = then
         return then
 
+    def _coming(self) -> tuple[deque[tuple[float, int]], deque[int]]:
+        """Requests in the order in which they come, with the time, and those that come as others end."""
+        order = np.flatnonzero(self.served).tolist()
+        opened, host = self.requests.arrival, self.pools[0].service.host
+        left: deque[int] = deque()
+        if opened is None:
+            users = min(max(self.requests.users, 1), len(order))
+            coming = deque((host, request) for request in order[:users])
+            left.extend(order[users:])
+        else:
+            coming = deque(zip((opened[order] + host).tolist(), order, strict=True))
+        for at, request in coming:
+            self._sent[request] = at - host
+        return coming, left
+
+    def _taken_over(self, request: int, now: float) -> tuple[int, float]:
+        """The number of the worker that writes an answer, and how long its engine lets the request wait for its steps."""
+        pool = self.writing
+        _, at = pool.route(request, now)
+        return at, pool.service.hand_over * pool.units[at - pool.first].step_seconds
+
     def answer(self, steady_from: int) -> Simulated:
         """What came of it."""
         asked, fates, writing = self.requests, self.pools[0].fates, self.writing
@@ -279,7 +293,9 @@ class _Fleet:
             np.array(one) for one in (self._sent, fates.entered, fates.admitted, fates.first, writing.fates.finished)
         )
         if self.reading is not None:
-            first = np.array(self._there)
+            # Its worker tells the first token, when it has a place and the caches are there.
+            there = np.array(self._there)
+            first = np.where(asked.output > 1, np.array(writing.fates.admitted), there)
             finished = np.where(asked.output > 1, finished, first)
         at = np.isfinite(finished)
         served = int(at.sum())

@@ -22,8 +22,8 @@ ZERO = Term("zero", 0.0, "1", DEFINITION)
 NO_TIME = Term("no_time", 0.0, "s", DEFINITION)
 
 
-def seconds(item: WorkItem, hw: Hardware, *, custom_all_reduce: bool = False) -> Term:
-    """The time of any work item, once; see the function of its kind.
+def seconds(item: WorkItem, hw: Hardware, *, custom_all_reduce: bool = False, rack: bool = False) -> Term:
+    """The time of any work item, once; see the function of its kind, and for `custom_all_reduce` and `rack` that of collectives.
 
     Raises:
         UnknownError: the hardware lacks the data type, a fabric level or a measured parameter that the item needs.
@@ -35,7 +35,7 @@ def seconds(item: WorkItem, hw: Hardware, *, custom_all_reduce: bool = False) ->
     if isinstance(item, Stream):
         return stream_seconds(item, hw)
     if isinstance(item, Collective):
-        return collective_seconds(item, hw, custom_all_reduce=custom_all_reduce)
+        return collective_seconds(item, hw, custom_all_reduce=custom_all_reduce, rack=rack)
     return transfer_seconds(item, hw)
 
 

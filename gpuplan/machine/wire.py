@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from gpuplan.errors import Problem, UnknownError
@@ -25,11 +26,11 @@ _WIRE: dict[str, Formula[...]] = {
 }  # fmt: skip
 
 
-def collective_seconds(item: Collective, hw: Hardware, *, custom_all_reduce: bool = False) -> Term:
+def collective_seconds(item: Collective, hw: Hardware, *, custom_all_reduce: bool = False, rack: bool = False) -> Term:
     """The time of one collective in seconds, its group placed on the fabric levels by size and stride; a group of one is free.
 
     `custom_all_reduce` takes the serving engine's own kernel where it was measured, is faster, the message is one that the engine
-    gives to it, and the group stays on the innermost level.
+    gives to it, and the group stays on the innermost level, or with `rack` on those that its switches join at the same rate.
 
     Raises:
         UnknownError: the machine has no fabric, or no parameters are known for the kind.
@@ -42,6 +43,7 @@ def collective_seconds(item: Collective, hw: Hardware, *, custom_all_reduce: boo
     below: Term | None = None
     transfers: list[Term] = []
     latencies: list[Term] = []
+    reaches: list[Term] = []
     for at, level in enumerate(hw.levels):
         here = f"{name}.{level.name}"
         inner = below or Term(f"{here}.below", 1.0, "1", PLACED)
@@ -64,6 +66,7 @@ def collective_seconds(item: Collective, hw: Hardware, *, custom_all_reduce: boo
         prefix = f"fabric.{level.name}.{kind}"
         transfers.append(_transfer(here, hw, prefix, at, wire=wire, ranks=ranks, item=item))
         latencies.append(_latency(here, hw, prefix, ranks, item.size))
+        reaches.append(reach)
         below = reach
     transfer = greatest(f"{name}.transfer_s", {f"{level.name}": term for level, term in zip(hw.levels, transfers, strict=True)})
     latency = total(f"{name}.latency_s", {f"{level.name}": term for level, term in zip(hw.levels, latencies, strict=True)})
@@ -72,14 +75,32 @@ def collective_seconds(item: Collective, hw: Hardware, *, custom_all_reduce: boo
     if not (custom_all_reduce and item.kind == "all_reduce" and f"{custom}.start" in hw.parameters):
         return fabric.collective_seconds.term(f"{name}.seconds", transfer=transfer, latency=latency, residual=residual)
     here = f"{name}.custom"
-    inside = latencies[0].args[0][1]
+    joined = hw.asked("joined_levels", _joined) if rack else 0
+    inside, most = reaches[0], hw.parameter(f"{custom}.most_ranks")
+    if joined:
+        # It was measured on one host, which has no more ranks.
+        inside = most = reaches[joined - 1]
     return fabric.best_all_reduce_seconds.term(
         f"{name}.seconds",
         transfer=transfer, latency=latency, group=item.group, inside=inside, size=item.size,
-        most_ranks=hw.parameter(f"{custom}.most_ranks"), up_to=hw.parameter(f"{custom}.up_to"),
+        most_ranks=most, up_to=hw.parameter(f"{custom}.up_to"),
         custom_transfer=_shots(here, hw, custom, item),
         custom_latency=_latency(here, hw, custom, item.group, item.size, bulk=ZERO), residual=residual,
     )  # fmt: skip
+
+
+def _joined(hw: Hardware) -> int:
+    """How many levels, from the innermost on, switches join at one rate from each to each; 0: not even that one."""
+    first = hw.levels[0]
+    rate = float(first.bandwidth_per_direction.value)
+    same = (
+        level.topology == "switched"
+        and float(level.bandwidth_per_direction.value) == rate
+        and level.peer_bandwidth is not None
+        and float(level.peer_bandwidth.value) == rate
+        for level in hw.levels
+    )
+    return len(list(takewhile(bool, same)))
 
 
 def transfer_seconds(item: Transfer, hw: Hardware) -> Term:

@@ -228,7 +228,7 @@ class _Answer:
     def narrowly(self, best: Candidate, hint: str) -> Iterator[Note]:
         """That the high end of a promised time breaks the promise, if it does."""
         broken = [limit for limit in self._times() if best.estimate.ranges[limit.figure][1] > limit.most]
-        ends = ", ".join(f"{limit.said} {human(best.estimate.ranges[limit.figure][1], 's')}" for limit in broken)
+        ends = ", ".join(f"{limit.said} {_end(best.estimate, limit.figure)}" for limit in broken)
         if broken:
             yield Note("plan.narrowly", f"kept as expected, but not at the high end of the range: {ends}", hint)
 
@@ -325,3 +325,8 @@ def _more(parts: int) -> Iterator[int]:
     while at < 2 * parts:
         at = min(max(at + 1, -(-at * 5 // 4)), 2 * parts)
         yield at
+
+
+def _end(made: Estimate, key: str) -> str:
+    """The high end of a time."""
+    return "without bound" if made.no_bound(key) else human(made.ranges[key][1], "s")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from math import inf
 from typing import Any
 
 from gpuplan.estimate.carried import Carried, Most
@@ -92,7 +93,7 @@ def records(found: Carried) -> Iterator[dict[str, object]]:
             known = one.estimate is not None and key in one.estimate.figures
             record[key] = float(one.estimate.figures[key].value) if known and one.estimate is not None else None
             low, high = one.estimate.ranges[key] if known and one.estimate is not None else (None, None)
-            record |= {f"{key}_low": low, f"{key}_high": high}
+            record |= {f"{key}_low": low, f"{key}_high": None if high == inf else high}
         yield {**record, "bound": one.bound or None}
 
 

@@ -6,6 +6,7 @@ Adding a key keeps the number in `SCHEMA`; renaming, removing or changing the me
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import isfinite
 from typing import Any
 
 from gpuplan import __version__
@@ -121,8 +122,20 @@ def comparison_csv(order: Sequence[Standing]) -> str:
         for key in ("fits", "narrowly"):
             rows.append((one.name, "verdict", key, str(getattr(answer.verdict, key)).lower(), "", "", "", "", ""))
         for key, term in answer.figures.items():
-            low, high = answer.ranges[key]
-            rows.append((one.name, "figure", key, float(term.value), low, high, term.unit, "", str(not known(term)).lower()))
+            low, high = (end if isfinite(end) else "" for end in answer.ranges[key])
+            rows.append(
+                (
+                    one.name,
+                    "figure",
+                    key,
+                    float(term.value),
+                    low,
+                    high,
+                    term.unit,
+                    "",
+                    str(not known(term)).lower(),
+                )
+            )
         price = price_json(answer)
         if price is not None:
             dollars = price.pop("usd_per_accelerator_hour")

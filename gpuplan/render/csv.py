@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from math import isfinite
 
 from gpuplan.estimate.result import Estimate
 from gpuplan.files.csv_text import text_of_rows
@@ -20,8 +21,20 @@ def estimate_csv(estimates: Iterable[Estimate]) -> str:
         for key in ("fits", "narrowly"):
             rows.append((who, "verdict", key, str(getattr(estimate.verdict, key)).lower(), "", "", "", "", ""))
         for key, term in estimate.figures.items():
-            low, high = estimate.ranges[key]
-            rows.append((who, "figure", key, float(term.value), low, high, term.unit, "", str(not known(term)).lower()))
+            low, high = (end if isfinite(end) else "" for end in estimate.ranges[key])
+            rows.append(
+                (
+                    who,
+                    "figure",
+                    key,
+                    float(term.value),
+                    low,
+                    high,
+                    term.unit,
+                    "",
+                    str(not known(term)).lower(),
+                )
+            )
         for breakdown in estimate.breakdowns:
             whole = float(breakdown.total.value)
             for part in (*breakdown.parts, breakdown.total):

@@ -74,11 +74,15 @@ class VerdictJson(TypedDict):
 
 
 class FigureJson(TypedDict):
-    """A main figure in base units with its range; its key ends in its unit. `assumed`: an assumed value lies below it."""
+    """A main figure in base units with its range; its key ends in its unit. `assumed`: an assumed value lies below it.
+
+    `high` is null where there is none, and `unbounded` says why.
+    """
 
     value: float | None
     low: float | None
     high: float | None
+    unbounded: NotRequired[str]
     unit: str
     term: str
     assumed: bool
@@ -178,6 +182,8 @@ def _document(estimate: Estimate, named: Callable[[Term], str]) -> EstimateJson:
             "value": number(term.value), "low": number(low), "high": number(high), "unit": term.unit,
             "term": named(term), "assumed": not known(term),
         }  # fmt: skip
+        if why := estimate.no_bound(key):
+            figures[key]["unbounded"] = why
     breakdowns: list[BreakdownJson] = []
     for one in estimate.breakdowns:
         whole = float(one.total.value)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from math import inf
 from typing import Any
 
 from gpuplan.estimate.planned import Candidate, Planned
@@ -150,7 +151,7 @@ def records(found: Sequence[Candidate]) -> list[dict[str, object]]:
         for key in (*TOLD, *(key for key in estimate.figures if key.startswith(("ttft_p", "tpot_p", "e2e_p")))):
             record[key] = one.figures.get(key)
             low, high = estimate.ranges[key] if key in estimate.figures else (None, None)
-            record |= {f"{key}_low": low, f"{key}_high": high}
+            record |= {f"{key}_low": low, f"{key}_high": None if high == inf else high}
         record["unit"] = estimate.question.get("on")
         record["plan"] = {name: estimate.question[name] for name in PLAN if name in estimate.question}
         record["beats"] = one.beats or None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from importlib.util import find_spec
 from io import BytesIO
@@ -93,7 +94,7 @@ def draw_compared(made: Mapping[str, Estimate], keys: Mapping[str, bool], file: 
         ends = [one.ranges[key] for one in answers.values()]
         errors = [
             [max(0.0, value - low) for value, (low, _) in zip(values, ends, strict=True)],
-            [max(0.0, high - value) for value, (_, high) in zip(values, ends, strict=True)],
+            [max(0.0, high - value) if math.isfinite(high) else 0.0 for value, (_, high) in zip(values, ends, strict=True)],
         ]
         places = range(len(values))
         colours = ["#3b76af" if one.verdict.fits else "#c9ccd1" for one in answers.values()]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -111,6 +112,10 @@ def _rate(key: str) -> str:
     return f"{what.removesuffix('flop')}FLOP/s{after}" if what.endswith("flop") else f"{what}/s{after}"
 
 
+NO_BOUND = "no bound"
+"""The high end of what grows without end."""
+
+
 def amount(key: str, value: float, unit: str, *, like: float | None = None) -> tuple[str, str]:
     """The number and the unit of a figure as a person reads them; shares become percent. `like` is whose unit is taken.
 
@@ -140,10 +145,12 @@ def span(key: str, ends: tuple[float, float], unit: str, expected: float) -> tup
 
     >>> span("step_time_s", (3.9, 4.5), "s", 4.1), span("step_time_s", (0.9, 1.2), "s", 1.1)
     (('3.90', '4.50 s'), ('0.900', '1.20 s'))
-    >>> span("max_sequences", (51.4, 55.4), "1", 53)
-    ('51', '55')
+    >>> span("max_sequences", (51.4, 55.4), "1", 53), span("ttft_s", (0.25, math.inf), "s", 0.3)
+    (('51', '55'), ('250 ms', 'no bound'))
     """
     low, high = ends
+    if high == math.inf:
+        return shown(key, low, unit), NO_BOUND
     whole = max(map(abs, (low, high, expected))) if expected == 0 else expected
     (a, unit_a), (b, unit_b) = (amount(key, end, unit, like=whole) for end in ends)
     if unit == "1" and not unit_a and not unit_b and (high >= 10 or (expected == int(expected) and high >= 1)):

@@ -78,6 +78,7 @@ def paired(ask: ServeAsk, library: Library) -> Pair:
         _keeps(made, float(asked.rate.value))
     answer = _answer(ask, made, write, read, prompts, answers, (*write.chosen, *chosen))
     if asked.rate is not None:
+        answer = answer.replaced(filled=("prefill_utilization", "decode_utilization"))
         answer = answer.replaced(notes=(*answer.notes, *_narrow(answer)))
     return Pair(answer=answer, prompts=prompts, answers=answers, links=links)
 
@@ -180,7 +181,8 @@ def _for_rate(
         ask.prefill_workers or max(ceil(rate / BUSY / each), 1),
         ask.decode_workers or max(ceil(rate / BUSY / (kept / busy)), 1),
     )
-    why = f"the fewest that keep the rate at {BUSY:.0%} of their time"
+    chips = sum(one * float(side.model.subject.hw.count) for one, side in zip(found, (prompts, answers), strict=True))
+    why = f"the fewest that keep the rate at {BUSY:.0%} of their time, {chips:,.0f} accelerators in all"
     return _with(prompts, found[0]), _with(answers, found[1]), _choices(ask, found, why)
 
 
@@ -232,7 +234,10 @@ def _narrow(answer: Estimate) -> Iterator[Note]:
     for name, words in (("prefill", "read prompts"), ("decode", "write answers")):
         high = answer.ranges[f"{name}_utilization"][1]
         if high >= 1.0:
-            text = f"the workers that {words} may not keep up: {high:.2f} times as many do at the slow end of their range"
+            text = (
+                f"the workers that {words} may not keep up: at the slow end of their range it takes {high:.2f} times as many, and"
+                " with these requests wait without bound"
+            )
             yield Note("load.narrowly", text, f"--{name}-workers sets how many there are")
 
 
@@ -247,7 +252,7 @@ def _degrees(parallel: object, at: str) -> dict[str, str]:
 def _notes(ask: ServeAsk, made: Together) -> tuple[Note, ...]:
     """Which side waits for the other, and which options change nothing in a steady state."""
     idle = [name for name in ("output_spread", "recv_interval", "batch_wait", "mixed_chunk") if getattr(ask, name) is not None]
-    idle += [name for name in ("prompt_spread",) if getattr(ask, name) is not None and ask.rate is None]
+    idle += [name for name in ("prompt_spread",) if getattr(ask, name) is not None and ask.rate is ask.concurrency is None]
     idle += [name for name in ("requests",) if getattr(ask, name) is not None and ask.concurrency is None]
     flags = ", ".join("--" + name.replace("_", "-") for name in idle)
     notes = [Note("option.idle", f"{flags}: of no effect, as means of a steady state are told")] if flags else []

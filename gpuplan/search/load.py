@@ -12,7 +12,6 @@ from gpuplan.plan.ask_serving import ServeAsk
 from gpuplan.plan.load import Load
 from gpuplan.plan.serve import ServePlan
 from gpuplan.plan.words import Arrival
-from gpuplan.ranges import interval
 from gpuplan.units import human
 
 NAMES = (
@@ -112,6 +111,16 @@ def percentile_notes(made: ServingFigures) -> list[Note]:
     return [Note("load.percentiles", f"not told without a simulation: {'; '.join(left)}", "add --simulate")] if left else []
 
 
+def narrowly(answer: Estimate) -> Estimate:
+    """An answer about requests that come at a rate, whose times have no high end where it may be more than is kept, and says so."""
+    answer = answer.replaced(filled=("utilization",))
+    if not answer.no_bound("ttft_s"):
+        return answer
+    low, _ = answer.ranges["highest_rate_per_s"]
+    text = f"it may not keep up: as little as {rate_text(low)} may be all that is kept, and then requests wait without bound"
+    return answer.replaced(notes=(*answer.notes, Note("load.narrowly", text)))
+
+
 PARTS = ("p50", "p90", "p99")
 
 
@@ -122,9 +131,6 @@ def load_notes(load: Load, made: ServingFigures) -> list[Note]:
         return [Note("load.over", "the queue grows without end: no time to the first token is told", "")]
     notes = []
     if most is not None:
-        low, _ = interval({"rate": most})["rate"]
-        if load.rate is not None and low <= load.rate:
-            notes.append(Note("load.narrowly", f"it may not keep up: as little as {rate_text(low)} may be all that is kept"))
         text = "ttft_s and the like are means of the steady state, of requests that come at random (Poisson)"
     elif load.requests is None:
         text = "ttft_s and the like are means of the steady state; a run whose first requests come at once is told by --requests"

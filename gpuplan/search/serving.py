@@ -28,7 +28,7 @@ from gpuplan.search.drafting import drafting_of
 from gpuplan.search.idle import cache_idle
 from gpuplan.search.images import images_of
 from gpuplan.search.library import Found, Library
-from gpuplan.search.load import load_notes, load_of, overloaded, percentile_notes, refuse_load_of_reader
+from gpuplan.search.load import load_notes, load_of, narrowly, overloaded, percentile_notes, refuse_load_of_reader
 from gpuplan.search.requests import Requested, requested
 from gpuplan.search.serving_judges import AS_PLAIN, FEW, Judges
 from gpuplan.search.serving_space import Want, serving_space
@@ -363,4 +363,6 @@ def _answered(
         notes += api_notes(ask, made.figures)
     said = Said(money=found.subject.money, question=asked, chosen=tuple(chosen), notes=tuple(notes))
     answer = with_pins(serving_answer(made, said, task="serve" if task == "serve" else "fit"), ask.pins)
-    return answer if plan.load is None or made.loaded is not None else overloaded(answer, plan, made)
+    if plan.load is None or made.loaded is not None:
+        return narrowly(answer) if plan.load is not None and plan.load.rate is not None else answer
+    return overloaded(answer, plan, made)

@@ -115,6 +115,9 @@ class ServingProfile(Schema):
     server_host: SecondsField | None = None
     """What its server adds to the time to the first token of a request; None: it is part of `request_host`. Batches that are asked
     for without a load are run without a server."""
+    hand_over_steps: RatioField | None = None
+    """Steps of the worker that writes an answer for which a request waits before its first token, where another worker reads its
+    prompt; None: not on record."""
     whole_prompts: bool = False
     """A pass is as long as the prompts that it is given, which are not cut into chunks: `max_batched_tokens` is its bound."""
     beams_share_source: bool = False
@@ -182,6 +185,8 @@ class ServingProfile(Schema):
     """Small all-reduces inside a node use the engine's own kernel instead of the library's."""
     warp_experts: WarpExperts | None = None
     """None: kernels over experts are those that were measured."""
+    rack_all_reduce: bool = False
+    """That kernel also runs over all hosts that the switches of the innermost links join at the same rate."""
     vector_decode: VectorDecode | None = None
     """Decode attention without matrix units; None: it has kernels with them for every shape."""
     prints: tuple[str, ...] = ()

@@ -7,8 +7,17 @@ from gpuplan.estimate.serving import ServingModel
 from gpuplan.plan.ask_serving import ServeAsk
 from gpuplan.record import replace
 from gpuplan.search.library import Library
-from gpuplan.search.serving import settled
+from gpuplan.search.serving import answer_serving, settled
 from gpuplan.term import Source, Term
+
+
+def test_one_prompt_of_a_rank_is_read_by_the_experts_of_all() -> None:
+    """Of its products with weights most are those of experts, which seven other accelerators hold."""
+    ask = ServeAsk(
+        model="gpt-oss-120b", on="8xh200", tp=1, attention_dp=8, ep=8, rate=30.0, prompt=4000, output=500, engine="vllm",
+        expert_exchange="all-to-all",
+    )  # fmt: skip
+    assert float(answer_serving(ask, Library.of(ask)).bounds["prefill"].value) < 0.5
 
 
 def test_a_measured_rate_bounds_nothing() -> None:

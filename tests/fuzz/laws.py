@@ -70,8 +70,9 @@ def of_answer(made: dict[str, Any], code: int) -> Iterator[str]:
     """Which laws a published document breaks."""
     figures = made["figures"]
     for key, figure in figures.items():
-        ends = [figure[name] for name in ("low", "value", "high")]
-        if any(end is None or not math.isfinite(end) for end in ends):
+        endless = figure["high"] is None and bool(figure.get("unbounded"))
+        ends = [figure["low"], figure["value"], math.inf if endless else figure["high"]]
+        if any(end is None or not math.isfinite(end) for end in ends[: 2 if endless else 3]):
             yield f"{key} is not finite: {ends}"
             continue
         low, value, high = ends

@@ -74,7 +74,7 @@ BOUNDS: dict[str, tuple[dict[str, Any], float, float]] = {
     "ranks in vLLM, full": (RANKS | {"concurrency": 1024}, 0.35, 0.2),
     "ranks with MTP": (RANKS | {"engine": "sglang", "draft": "mtp", "concurrency": 64}, 0.35, 0.25),
     "two kinds of workers, rate": (PAIR | {"rate": 4.0}, 0.15, 0.05),
-    "two kinds of workers, users": (PAIR | {"concurrency": 32}, 0.35, 0.05),
+    "two kinds of workers, users": (PAIR | {"concurrency": 32}, 0.2, 0.05),
     "two kinds of workers, ranks": (RANKS | {"engine": "sglang", "prefill_on": "8xh200", "prefill_tp": 8, "prefill_workers": 2,
                                              "decode_workers": 1, "rate": 4.0}, 0.15, 0.1),
     "images": (LLAMA | {"model": "qwen2.5-vl-7b", "prompt": 200, "images": 2, "rate": 2.0}, 0.15, 0.1),

@@ -198,11 +198,13 @@ def test_a_worker_of_prompts_alone_is_the_queue_of_the_textbook() -> None:
     for at, came in enumerate(asked.arrival):
         done[at] = max(came, done[at - 1] if at else 0.0) + service
         there[at] = max(done[at], there[at - 1] if at else 0.0) + sent
-    np.testing.assert_allclose(made.first, there, rtol=1e-9)
+    # Who writes the answer looks for caches between its steps, and tells the first token then.
+    late, step = made.first - there, lines().step(0, 0.0, 0, 64, 940.0)
+    assert -1e-9 < late.min() < 1e-9 < late.mean() < late.max() <= step
     assert np.all(made.finished > made.first)
     # Nobody reads prompts where answers are written: a gap is a step of those that decode.
     assert made.itl is not None
-    assert made.itl.p99 < lines().step(0, 0.0, 0, 64, 940.0) * 1.001
+    assert made.itl.p99 < step * 1.001
     assert made.reading == pytest.approx(300 * service / made.span)
 
 

@@ -105,11 +105,14 @@ def test_what_cannot_be_is_said(given: dict[str, Any], error: type[Exception], s
         served(**{**PAIR, **given})
 
 
-def test_spreads_act_on_the_queue_of_prompts_or_are_named() -> None:
-    even, spread = served(**PAIR, rate=5), served(**PAIR, rate=5, prompt_spread=1.0)
+@pytest.mark.parametrize("load", [{"rate": 5}, {"concurrency": 64}])
+def test_spreads_act_on_the_queue_of_prompts_or_are_named(load: dict[str, Any]) -> None:
+    even, spread = served(**PAIR, **load), served(**PAIR, **load, prompt_spread=1.0)
     assert figure(spread, "ttft_s") > figure(even, "ttft_s")
-    idle = served(**PAIR, concurrency=16, prompt_spread=1.0, output_spread=1.0)
-    assert any("--output-spread, --prompt-spread: of no effect" in note.text for note in idle.notes)
+    idle = served(**PAIR, **load, output_spread=1.0)
+    assert any("--output-spread: of no effect" in note.text for note in idle.notes)
+    none = served(**PAIR, batch=4, prompt_spread=1.0)
+    assert any("--prompt-spread: of no effect" in note.text for note in none.notes)
 
 
 def test_any_rate_is_kept_by_enough_workers() -> None:

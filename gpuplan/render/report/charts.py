@@ -17,6 +17,8 @@ COLOURS = 12
 """Colours of parts, after which they begin anew."""
 _MARKS = ("memory_budget_bytes", "memory_capacity_bytes")
 _TICKS = 5
+_OPEN = 1.5
+"""How far a picture goes, in multiples of what is expected, where its high end has no bound."""
 _NOTHING = 1e-9
 """Below this share of a picture a part is what rounding left."""
 
@@ -28,7 +30,8 @@ def stack(estimate: Estimate, one: Breakdown) -> Stack:
     marks: Mapping[str, Term] = {}
     if one.total.unit == "B":
         marks = {key: estimate.figures[key] for key in _MARKS if key in estimate.figures}
-    whole = max([total, high, *(float(term.value) for term in marks.values())]) or 1.0
+    reach = high if math.isfinite(high) else _OPEN * total
+    whole = max([total, reach, *(float(term.value) for term in marks.values())]) or 1.0
     parts, left = [], 0.0
     terms = [part for part in one.parts if abs(float(part.value)) > _NOTHING * whole] or list(one.parts)
     for number, (name, term) in enumerate(zip(short_names([part.name for part in terms]), terms, strict=True)):
@@ -40,7 +43,7 @@ def stack(estimate: Estimate, one: Breakdown) -> Stack:
     return Stack(
         title=one.title[:1].upper() + one.title[1:], total=shown(one.total.name, total, one.total.unit),
         ends=" – ".join(span(one.total.name, (low, high), one.total.unit, total)) if low != high else "",
-        parts=parts, low=100 * max(low, 0.0) / whole, high=100 * high / whole,
+        parts=parts, low=100 * max(low, 0.0) / whole, high=100 * reach / whole,
         marks=[Mark(label(key), shown(key, float(term.value), term.unit), 100 * float(term.value) / whole)
                for key, term in marks.items()],
     )  # fmt: skip
@@ -49,7 +52,8 @@ def stack(estimate: Estimate, one: Breakdown) -> Stack:
 def bars(estimates: Mapping[str, Estimate], key: str, *, greater: bool | None = None) -> Bars:
     """A figure of several answers; those that do not have it are left out. `greater` is better, or less is; None: nothing is."""
     have = {name: one for name, one in estimates.items() if key in one.figures}
-    whole = max((max(one.ranges[key][1], float(one.figures[key].value)) for one in have.values()), default=0.0) or 1.0
+    ends_of = (end for one in have.values() for end in (one.ranges[key][1], float(one.figures[key].value)) if math.isfinite(end))
+    whole = max(ends_of, default=0.0) or 1.0
     values = [float(one.figures[key].value) for one in have.values() if one.verdict.fits]
     best = math.nan if greater is None or len(values) < 2 else max(values) if greater else min(values)
     made = []
@@ -58,7 +62,7 @@ def bars(estimates: Mapping[str, Estimate], key: str, *, greater: bool | None = 
         value = float(term.value)
         ends = " – ".join(span(key, (low, high), term.unit, value)) if low != high else ""
         text = shown(key, value, term.unit) + ("" if one.verdict.fits else f", {one.verdict.words}")
-        at, left, right = (100 * max(0.0, number) / whole for number in (value, low, high))
+        at, left, right = (100 * min(max(0.0, number) / whole, 1.0) for number in (value, low, high))
         fits = one.verdict.fits
         made.append(Bar(name, text, ends, at, left, right, best=value == best and fits, fits=fits))
     title = label(key)
