@@ -59,6 +59,8 @@ GEMMS: Mapping[str, Gemm] = {
     "mxfp4_a8": Gemm("w4a8_mxfp4_mxfp8", "fp8", 1.0, MXFP4, True, ()),
     "mxfp4_wo": Gemm("w4a16_mxfp4", "bf16", 2.0, MXFP4, False, ()),
 }
+STORED_ONLY: Mapping[str, Gemm] = {"int8_wo": Gemm("fp8", "bf16", 2.0, 1.0, False, ())}
+"""What engines run where a chip does not multiply a type: kernels that widen the weights on the way."""
 INSTEAD = {"mxfp4_wo": "mxfp4_a8"}
 """What an engine that multiplies stored weights by 8-bit activations has in place of a kernel that widens them."""
 EIGHT_BITS = ("tensorrt-llm",)
@@ -87,7 +89,8 @@ def fit_experts(folder: Path, system: str, chip: Chip, stream: Mapping[str, floa
     """
     rows = table(folder, system, "moe", fullest=True)
     made = Fitted()
-    for kind, gemm in steps(GEMMS.items(), "kinds of grouped matmul fitted"):
+    kinds = {**GEMMS, **(STORED_ONLY if "fp8" not in chip.peaks else {})}
+    for kind, gemm in steps(kinds.items(), "kinds of grouped matmul fitted"):
         if gemm.dtype not in chip.peaks:
             continue
         fits = {

@@ -63,6 +63,8 @@ ISSUE = {"issue": Knob(1e-4, *START.keeps(1e-6, 1e-3), "s")}
 """Of tables that were timed without a graph."""
 TABLE_KNOBS = {**MATMUL_KNOBS, **SPLIT, **REPLAYED}
 QUANTISE = {"quantise": Knob(4, 0, 50, "B"), "quantise_row": Knob(1e-9, 0, 1e-7, "s")}
+QUANTISE_APART = {**QUANTISE, "quantise_start": _start(8e-6)}
+"""Of tables that time the kernels that quantise by themselves too."""
 PREFILL_KNOBS = {
     "efficiency": _share(0.8), "memory_efficiency": _share(0.8), "start": _start(1e-5),
     "unhidden": _part(0.3), "tail": Knob(0.5, 0, 10), "throttle": Knob(0.1, 0, 3), "settle": Knob(3e-3, 1e-5, 2e-2, "s"),

@@ -5,6 +5,7 @@ them as YAML. Choices that a reader should know:
 
 - The base matmul parameters are those of plain library linears; 8- and 4-bit ones of TensorRT-LLM's, whose tables time the
   quantisation of the activations too. What an engine's own kernels do differently stands under `engines`.
+- TensorRT-LLM's fp8 linears are fitted apart from the kernels that quantise their input (`quantise_fits`).
 - Weight-only matmuls are TensorRT's, which were started one by one (9 us more than others): that start is TensorRT-LLM's own, and
   the base set, which other engines take, starts as 16-bit matmuls do.
 - Attention is in `attention_fits`; streams are fitted to the residual add of vidur's layer tables.
@@ -28,6 +29,7 @@ from gpuplan.calibrate import knobs as knob_tables
 from gpuplan.calibrate.attention_fits import FEWEST, FRAMEWORKS, KERNELS
 from gpuplan.calibrate.fit import FitResult, errors_of, fit
 from gpuplan.calibrate.knobs import Knob
+from gpuplan.calibrate.quantise_fits import Quantising, apart
 from gpuplan.calibrate.table_rows import (
     Rows,
     TableRow,
@@ -87,6 +89,13 @@ GEMMS = (
     Gemm("int8_wo", "bf16", 2.0, 1.0, False, ("TRTLLM",), "int8_wo"),
     Gemm("int4_wo", "bf16", 2.0, 0.5 + 2.5 / 128, False, ("TRTLLM",), "int4_wo"),
 )
+STORED_ONLY = (Gemm("fp8", "bf16", 2.0, 1.0, False, (), "int8_wo"),)
+"""What engines run where a chip does not multiply a type: kernels that widen the weights on the way."""
+
+
+def gemms_of(chip: Chip) -> tuple[Gemm, ...]:
+    """The kinds of matmul that a chip has."""
+    return (*(gemm for gemm in GEMMS if gemm.dtype in chip.peaks), *(STORED_ONLY if "fp8" not in chip.peaks else ()))
 
 
 @dataclass
@@ -125,18 +134,18 @@ def fit_matmuls(folder: Path, system: str, chip: Chip) -> Fitted:
     """
     made = Fitted()
     rows = table(folder, system, "gemm")
-    for gemm in steps(GEMMS, "kinds of matmul fitted"):
-        if gemm.dtype in chip.peaks:
-            kind = gemm.kind or gemm.dtype
-            base = _matmul(chip, rows, gemm, gemm.frameworks)
-            if base is not None and gemm.kind.endswith("_wo"):
-                start = made.sets[f"matmul.{gemm.dtype}"].values["start"]
-                _add(made, f"matmul.{kind}", replace(base, values={**base.values, "start": start}))
-            else:
-                _add(made, f"matmul.{kind}", base)
-            for engine, framework in FRAMEWORKS.items():
-                own = _matmul(chip, rows, gemm, (framework,), base)
-                _add(made, f"engines.{engine}.matmul.{kind}", own)
+    for gemm in steps(gemms_of(chip), "kinds of matmul fitted"):
+        kind = gemm.kind or gemm.dtype
+        base = _matmul(chip, rows, gemm, gemm.frameworks)
+        if base is not None and gemm.kind.endswith("_wo"):
+            start = made.sets[f"matmul.{gemm.dtype}"].values["start"]
+            _add(made, f"matmul.{kind}", replace(base, values={**base.values, "start": start}))
+        else:
+            _add(made, f"matmul.{kind}", base)
+        for engine, framework in FRAMEWORKS.items():
+            by_itself = Quantising.of(folder, system, framework, gemm.table) if gemm.quantised else None
+            own = _matmul(chip, rows, gemm, (framework,), base, by_itself)
+            _add(made, f"engines.{engine}.matmul.{kind}", own)
     return made
 
 
@@ -189,8 +198,9 @@ def _add(made: Fitted, key: str, outcome: FitResult | None, worst: float = 1.0) 
 
 
 def _matmul(
-    chip: Chip, rows: Sequence[TableRow], gemm: Gemm, frameworks: Sequence[str], base: FitResult | None = None
-) -> FitResult | None:
+    chip: Chip, rows: Sequence[TableRow], gemm: Gemm, frameworks: Sequence[str], base: FitResult | None = None,
+    quantising: Quantising | None = None,
+) -> FitResult | None:  # fmt: skip
     """The parameters of the linear layers of some frameworks; what a table without graphs does not tell is that of `base`."""
     picked = matmul_rows(rows, gemm.table, frameworks)
     if len(picked) < FEWEST or not 0 < picked.held_back.sum() < len(picked):
@@ -198,6 +208,9 @@ def _matmul(
     knobs: dict[str, Knob] = {**knob_tables.TABLE_KNOBS, **(knob_tables.QUANTISE if gemm.quantised else {})}
     given: dict[str, Any] = {"dtype": gemm.dtype, "left": gemm.left, "right": gemm.right}
     model, flat = partial(chip.matmul, **given), partial(chip.matmul_flat, **given)
+    if quantising is not None:
+        bandwidth = float(chip.bandwidth.value)
+        return apart(picked, quantising, bandwidth, model, knob_tables.TABLE_KNOBS, knob_tables.MATMUL_FIXED, FINE)
     made = fit(picked, knobs, knob_tables.MATMUL_FIXED, model, flat, soft=FINE)
     if made.values["start"].value <= GRAPHS:
         return made

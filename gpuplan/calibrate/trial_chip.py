@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 DECODE = {**knobs.DECODE_KNOBS, **knobs.DECODE_FIXED, **knobs.APART}
 PREFILL = {**knobs.PREFILL_KNOBS, **knobs.PREFILL_FIXED, **knobs.MASKS}
-MATMUL = {**knobs.MATMUL_KNOBS, **knobs.MATMUL_FIXED, **knobs.QUANTISE, **knobs.SPLIT, **knobs.REPLAYED, **knobs.ISSUE}
+MATMUL = {**knobs.MATMUL_KNOBS, **knobs.MATMUL_FIXED, **knobs.QUANTISE_APART, **knobs.SPLIT, **knobs.REPLAYED, **knobs.ISSUE}
 
 
 @dataclass(frozen=True)

@@ -105,12 +105,16 @@ def hardware_of(
 
 
 def _quantised_before(parameters: Mapping[str, Term], kinds: Collection[str]) -> dict[str, Term]:
-    """Parameters of kernels whose input other kernels quantise on the way: no time of its own, and one start in place of two."""
+    """Parameters of kernels whose input other kernels quantise on the way: no time of its own, and one start in place of two.
+
+    Where the start of quantising was not told apart, that of 16-bit matmuls stands for the product's.
+    """
     found, plain = dict(parameters), parameters.get("matmul.bf16.start")
     for kind in kinds:
-        quantises = [found.pop(name, None) for part in ("quantise", "quantise_row") if (name := f"matmul.{kind}.{part}")]
+        names = [f"matmul.{kind}.{part}" for part in ("quantise", "quantise_row", "quantise_start")]
+        quantises, apart = [found.pop(name, None) for name in names], names[-1] in parameters
         start = f"matmul.{kind}.start"
-        if any(one is not None for one in quantises) and plain is not None and plain.value < found[start].value:
+        if not apart and any(one is not None for one in quantises) and plain is not None and plain.value < found[start].value:
             found[start] = plain
     return found
 

@@ -145,6 +145,7 @@ def _quantise_seconds(item: Matmul, hw: Hardware, prefix: str) -> Term:
     return kernels.quantise_seconds.term(
         f"{item.name}.quantise_s", m=item.m, k=item.k, batch=item.batch, element_bytes=hw.parameter(f"{prefix}.quantise"),
         bandwidth=hw.hbm_bandwidth, row=hw.parameters.get(f"{prefix}.quantise_row", NO_TIME),
+        start=hw.parameters.get(f"{prefix}.quantise_start", NO_TIME),
     )  # fmt: skip
 
 

@@ -80,6 +80,8 @@ class MatmulFit(Section):
     in an engine's graph nothing waits."""
     quantise_row: PerElement | None = None
     """Time that quantising takes for each row of the left matrix at least, however short the row is."""
+    quantise_start: Start | None = None
+    """Constant time of the kernels that quantise, where they were timed by themselves; otherwise `start` has it too."""
     reach: Annotated[Sourced, Measure("1", zero=True, within=physics.REACHED)] | None = None
     """Share of the last-level cache that stays when the kernel alone runs again and again on the same weights, as benchmarks do."""
     near: Annotated[Sourced, Measure("1", within=physics.CACHED)] | None = None
