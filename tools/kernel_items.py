@@ -15,6 +15,7 @@ import numpy as np
 
 from gpuplan.formulas.experts import fullest_rank_load, fullest_rank_touched
 from gpuplan.formulas.layers import expert_rows, rank_experts
+from gpuplan.machine.build import with_inputs
 from gpuplan.machine.called import called_all_reduce_seconds
 from gpuplan.machine.hardware import Hardware
 from gpuplan.machine.price import attention_seconds, collective_seconds, matmul_seconds, stream_seconds
@@ -37,6 +38,8 @@ LATENT, ROTARY, NOPE, VALUE = 512.0, 64.0, 128.0, 128.0
 """The widths of DeepSeek-V3's attention (arXiv 2412.19437, 4.2), of which all rows of MLA are."""
 FEW = "min_latency"
 """How a kernel is called that an engine takes for few tokens; rows of its other kernel are priced as that one's."""
+WIDE = "w4a16_mxfp4"
+"""Stored experts that are widened to 16 bits, whatever the engine would choose."""
 KINDS: Mapping[str, CollectiveKind] = {
     "all_reduce": "all_reduce", "all_gather": "all_gather", "reduce_scatter": "reduce_scatter", "alltoall": "all_to_all",
 }  # fmt: skip
@@ -108,6 +111,8 @@ def experts(cols: Columns, hw: Hardware) -> Term:
     hidden, inner = cols["hidden_size"], cols["inter_size"] / cols["moe_tp_size"]
     copies, touched, uneven = expert_load(cols)
     rows = expert_rows.term("rows", copies=copies, touched=touched)
+    if cols["moe_dtype"] == WIDE:
+        hw = hw.replaced(parameters=with_inputs(hw.parameters, ()))
     ups = 1.0 if "nongated" in cols["kernel_source"] else 2.0
     given: dict[str, Any] = {"hw": hw, "grouped": True, "uneven": uneven, **_weights(cols["moe_dtype"], hw)}
     if FEW in cols["kernel_source"]:

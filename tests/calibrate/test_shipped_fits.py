@@ -54,7 +54,8 @@ def test_what_ships_is_what_was_fitted(ident: str, engine: str, section: str, ki
     place = "grouped" if grouped else "matmul"
     trial = chip.hardware({f"{place}.{gemm.dtype}.{key}": (values[key], UNITS[key]) for key in values if key in UNITS})
     wanted = matmul_row_seconds(SHAPES, trial, dtype=gemm.dtype, left=gemm.left, right=gemm.right, grouped=grouped)
-    hw = hardware_of(parse_target(ident, CATALOG), catalog=CATALOG, engine=engine)
+    asked = ("mxfp4",) if kind.endswith("_a8") else ()
+    hw = hardware_of(parse_target(ident, CATALOG), catalog=CATALOG, engine=engine, eight_bit_inputs=asked)
     item = Matmul(
         name="row", **{key: shape_term(key, column) for key, column in SHAPES.items()}, batch=shape_term("batch", 1.0),
         dtype=gemm.dtype, left_bytes=shape_term("left", gemm.left, "B"), right_bytes=shape_term("right", gemm.right, "B"),
