@@ -82,6 +82,8 @@ APART = {"packs": Knob(1, 1, 1)}
 """Heads that read the keys that they share each for itself."""
 MASKS = {"masks": Knob(1, 1, 1)}
 """Keys outside a window that are computed all the same."""
+ARRAY = {"array": Knob(1, 1, 1)}
+"""Head dimensions in whole multiples of so many."""
 STREAM_KNOBS = {"efficiency": Knob(0.8, 0.05, 0.92), "launch": _start(2e-6)}
 """More than 92 % of the datasheet is the cache serving what the kernel before left there, which a whole step does not find."""
 COLLECTIVE_KNOBS = {

@@ -65,9 +65,9 @@ def matmul_row_seconds(
 
 def attention_row_seconds(
     shape: Mapping[str, Num], hw: Hardware, *, dtype: Dtype, stored: float,
-    appends: bool = False, v_shared: bool = False, replayed: bool = False,
+    appends: bool = False, v_shared: bool = False, replayed: bool = False, causal: bool = True,
 ) -> Any:  # fmt: skip
-    """Seconds of causal attention; keys and values have `stored` bytes an element, `window` limits what a query sees.
+    """Seconds of attention; keys and values have `stored` bytes an element, `window` limits what a query sees.
 
     `replayed`: the same kernel ran again and again, so that a cache may serve it.
     """
@@ -75,7 +75,7 @@ def attention_row_seconds(
     columns: dict[str, Any] = {name: shape_term(name, shape[name]) for name in names}
     window = shape.get("window")
     item = Attention(
-        name="row", **columns, kv_element_bytes=shape_term("kv", stored, "B"), dtype=dtype, causal=True, appends=appends,
+        name="row", **columns, kv_element_bytes=shape_term("kv", stored, "B"), dtype=dtype, causal=causal, appends=appends,
         v_shared=v_shared, window=None if window is None else shape_term("window", window),
     )  # fmt: skip
     return attention_seconds(item, hw, replayed=replayed).value

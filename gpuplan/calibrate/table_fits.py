@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gpuplan.calibrate import attention_fits, link_fits
+from gpuplan.calibrate import attention_fits, encoder_fits, link_fits
 from gpuplan.calibrate import knobs as knob_tables
 from gpuplan.calibrate.attention_fits import FEWEST, FRAMEWORKS, KERNELS
 from gpuplan.calibrate.fit import FitResult, errors_of, fit
@@ -172,7 +172,7 @@ def fit_attention(folder: Path, system: str, chip: Chip) -> Fitted:
     Raises:
         UsageError: a table is missing or empty.
     """
-    parts = (attention_fits.base_sets, attention_fits.latent_sets, attention_fits.engine_sets)
+    parts = (attention_fits.base_sets, attention_fits.latent_sets, attention_fits.engine_sets, encoder_fits.encoder_sets)
     return Fitted({key: one for part in parts for key, one in part(folder, system, chip).items()})
 
 

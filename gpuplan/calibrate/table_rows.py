@@ -167,6 +167,13 @@ _ATTENTION = {
 }  # fmt: skip
 
 
+def encoder_rows(rows: Iterable[TableRow], dtype: str, framework: str) -> Rows:
+    """Attention without a mask by one framework; heads and head dimensions decide what is held back."""
+    picked = [row for row in rows if row["attn_dtype"] == dtype and row["framework"] == framework]
+    cols = {key: numbers(picked, _ATTENTION[key]) for key in ("sequences", "q_len", "heads", "dim")}
+    return _made(picked, cols, ("heads", "dim"))
+
+
 def latent_rows(rows: Iterable[TableRow], stored: str, framework: str) -> Rows:
     """Decode over the latent of MLA (DeepSeek-V3: 512 + 64 wide) by one framework; heads and sequences decide what is held back."""
     picked = [row for row in rows if row["kv_cache_dtype"] == stored and row["framework"] == framework]

@@ -51,6 +51,9 @@ def attention_seconds(item: Attention, hw: Hardware, *, replayed: bool = False) 
             kind = f"{kind}_on_fp8"
         return _by_shape(item, hw, "prefill", kind, lambda item, prefix: _prefill_seconds(item, hw, prefix))
 
+    encoder = f"attention.encoder.{item.dtype}"
+    if not (item.causal or item.backward) and f"{encoder}.start" in hw.parameters:
+        return _by_shape(item, hw, "encoder", item.dtype, lambda item, prefix: _prefill_seconds(item, hw, prefix))
     few = item.q_len.value <= MOST_DECODE_QUERIES.value
     if item.backward or item.appends or not any_true(few):
         return many_queries(item)

@@ -207,6 +207,7 @@ def attention_terms(chain: Sequence[Link], dtypes: Sequence[str], engine: str | 
     for dtype in dtypes:
         likes = (dtype, *MATMUL_LIKE[dtype])
         found |= _attention_set((*own, *plain), "prefill", dtype, likes)
+        found |= _attention_set(own, "encoder", dtype, (dtype,))
         if dtype == "bf16":
             found |= _attention_set(own, "prefill", ON_EIGHT_BITS, (ON_EIGHT_BITS,))
     for stored, likes in (("bf16", ("bf16",)), ("fp8", ("fp8", "bf16"))):

@@ -336,6 +336,10 @@ class EngineFits(Section):
     """Instead of the prefill attention above; for a training engine, the attention that it trains with."""
     prefill_beyond: dict[AttentionKind, PrefillFit] = field(default_factory=dict)
     """The kernel for what the one under `prefill` leaves."""
+    encoder: dict[Dtype, PrefillFit] = field(default_factory=dict)
+    """Attention without a mask, as encoders of images and sound run it; otherwise prefill speaks for it."""
+    encoder_beyond: dict[Dtype, PrefillFit] = field(default_factory=dict)
+    """The kernel for what the one under `encoder` leaves."""
     decode: dict[Dtype, DecodeFit] = field(default_factory=dict)
     """Instead of the decode attention above."""
     decode_beyond: dict[Dtype, DecodeFit] = field(default_factory=dict)
