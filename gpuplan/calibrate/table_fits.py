@@ -27,6 +27,7 @@ import numpy as np
 from gpuplan.calibrate import attention_fits, encoder_fits, link_fits
 from gpuplan.calibrate import knobs as knob_tables
 from gpuplan.calibrate.attention_fits import FEWEST, FRAMEWORKS, KERNELS
+from gpuplan.calibrate.batched_fits import batched_sets
 from gpuplan.calibrate.fit import FitResult, errors_of, fit
 from gpuplan.calibrate.knobs import Knob
 from gpuplan.calibrate.quantise_fits import Quantising, apart
@@ -146,6 +147,7 @@ def fit_matmuls(folder: Path, system: str, chip: Chip) -> Fitted:
             by_itself = Quantising.of(folder, system, framework, gemm.table) if gemm.quantised else None
             own = _matmul(chip, rows, gemm, (framework,), base, by_itself)
             _add(made, f"engines.{engine}.matmul.{kind}", own)
+    made.sets |= batched_sets(folder, system, chip)
     return made
 
 

@@ -147,6 +147,21 @@ def matmul_rows(rows: Iterable[TableRow], dtype: str, backends: Sequence[str]) -
     return _made(picked, cols, ("n", "k"))
 
 
+LATENT, NOPE, VALUE = 512.0, 128.0, 128.0
+"""The widths of DeepSeek-V3's attention (arXiv 2412.19437, 4.2), of which all rows of MLA are."""
+
+
+def head_product_rows(rows: Iterable[TableRow], dtype: str, framework: str) -> Rows:
+    """Products of each head into the latent of MLA (`mla_gen_pre`) and out of it; the heads and the direction are held back."""
+    picked = [row for row in rows if row["bmm_dtype"] == dtype and row["framework"] == framework]
+    into = np.array([row["op_name"] == "mla_gen_pre" for row in picked], dtype=bool)
+    cols = {
+        "m": numbers(picked, "num_tokens"), "n": np.where(into, LATENT, VALUE), "k": np.where(into, NOPE, LATENT),
+        "batch": numbers(picked, "num_heads"),
+    }  # fmt: skip
+    return _made(picked, cols, ("n", "batch"))
+
+
 def attention_rows(rows: Iterable[TableRow], dtype: str, stored: str, kernels: Sequence[str]) -> Rows:
     """Prefill or decode attention by the kernels named; heads and head dimension decide what is held back."""
     picked = [

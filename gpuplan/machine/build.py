@@ -151,6 +151,7 @@ def _kernels(
     dtypes = [dtype for dtype in chip.dtypes() if dtype in get_args(Dtype)]
     parameters, dtype_notes = overlay.matmul_terms(chain, dtypes, engine, matmuls_of)
     parameters |= overlay.grouped_terms(chain, dtypes, engine, fused=fused_experts)
+    parameters |= overlay.batched_terms(chain, dtypes, engine)
     parameters |= overlay.attention_terms(chain, dtypes, engine)
     parameters |= overlay.single_terms(chain)
     parameters = with_borrowed_attention(chip, with_borrowed_clock(chip, parameters, chain, catalog), chain, catalog)

@@ -152,6 +152,16 @@ def grouped_terms(
     return found
 
 
+def batched_terms(chain: Sequence[Link], dtypes: Sequence[str], engine: str | None) -> dict[str, Term]:
+    """The parameters of an engine's products by heads, of the data types and kinds for which they were measured."""
+    own = [(link, link.file.engines[engine]) for link in chain if engine in link.file.engines] if engine else []
+    found: dict[str, Term] = {}
+    for kind in (kind for dtype in dtypes for kind in (dtype, *KINDS_OF.get(dtype, ()))):
+        hit = _first(own, "batched", kind)
+        found |= {} if hit is None else dict(terms_of(hit[0], f"batched.{kind}", hit[1]))
+    return found
+
+
 def _few(own: Sequence[Link], kind: str, engine: str | None) -> dict[str, Term]:
     """The parameters of the kernel that the engine takes for few tokens, where it has one."""
     tables = [(link, link.file.engines[engine].grouped_few) for link in own] if engine else []

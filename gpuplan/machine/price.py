@@ -10,7 +10,7 @@ from gpuplan.machine.attention import attention_seconds, throttled
 from gpuplan.machine.half_sums import products_peak
 from gpuplan.machine.hardware import Hardware
 from gpuplan.machine.wire import collective_seconds, transfer_seconds
-from gpuplan.num import all_true
+from gpuplan.num import all_true, any_true
 from gpuplan.term import DEFINITION, Term, greatest, total
 from gpuplan.work import Attention, Collective, Matmul, Stream, WorkItem
 
@@ -155,7 +155,7 @@ def _widened(item: Matmul) -> bool:
 
 
 def _matmul_set(item: Matmul, hw: Hardware) -> str:
-    """The parameters that describe a matmul best: of its kind over experts, its type over experts, its kind, its type."""
+    """The parameters that describe a matmul best: of its kind over experts or by heads, its type there, its kind, its type."""
     kinds: list[str] = [item.dtype]
     if _widened(item):
         kinds.insert(0, "int8_wo" if all_true(item.right_bytes.value >= 1.0) else "int4_wo")
@@ -168,6 +168,8 @@ def _matmul_set(item: Matmul, hw: Hardware) -> str:
     sets = [f"matmul.{kind}" for kind in kinds]
     if item.grouped:
         sets = [*(f"grouped.{kind}" for kind in kinds), *sets]
+    elif any_true(item.batch.value > 1):
+        sets = [*(f"batched.{kind}" for kind in kinds), *sets]
     return next((each for each in sets if f"{each}.start" in hw.parameters), sets[-1])
 
 

@@ -332,6 +332,8 @@ class EngineFits(Section):
     """Instead of the matmuls over experts above."""
     grouped_few: dict[MatmulKind, MatmulFit] = field(default_factory=dict)
     """Another kernel over experts that the engine takes for steps of few tokens, `most_tokens` at most."""
+    batched: dict[MatmulKind, MatmulFit] = field(default_factory=dict)
+    """Products that each head has for itself, by a library's batched kernels; otherwise matmuls speak for them."""
     prefill: dict[AttentionKind, PrefillFit] = field(default_factory=dict)
     """Instead of the prefill attention above; for a training engine, the attention that it trains with."""
     prefill_beyond: dict[AttentionKind, PrefillFit] = field(default_factory=dict)
