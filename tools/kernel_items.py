@@ -82,7 +82,7 @@ def context_mla(cols: Columns, hw: Hardware) -> Term:
         name="row", sequences=number("sequences", cols["batch_size"]), q_len=number("q_len", cols["isl"]),
         kv_len=number("kv_len", cols["isl"] + cols["step"]), heads=number("heads", cols["num_heads"]),
         kv_heads=number("kv_heads", cols["num_heads"]), k_dim=number("k_dim", NOPE + ROTARY), v_dim=number("v_dim", VALUE),
-        kv_element_bytes=number("kv", 2.0, "B"), dtype=dtype, causal=True,
+        kv_element_bytes=number("kv", _stored(cols), "B"), dtype=dtype, causal=True, appends=True,
     )  # fmt: skip
     return attention_seconds(item, hw)
 

@@ -24,10 +24,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gpuplan.calibrate import attention_fits, encoder_fits, link_fits
+from gpuplan.calibrate import attention_fits, link_fits
 from gpuplan.calibrate import knobs as knob_tables
 from gpuplan.calibrate.attention_fits import FEWEST, FRAMEWORKS, KERNELS
 from gpuplan.calibrate.batched_fits import batched_sets
+from gpuplan.calibrate.encoder_fits import encoder_sets
 from gpuplan.calibrate.fit import FitResult, errors_of, fit
 from gpuplan.calibrate.knobs import Knob
 from gpuplan.calibrate.quantise_fits import Quantising, apart
@@ -40,6 +41,7 @@ from gpuplan.calibrate.table_rows import (
     table,
 )
 from gpuplan.calibrate.trial_chip import Chip
+from gpuplan.calibrate.widened_fits import widened_sets
 from gpuplan.files.progress import steps
 
 if TYPE_CHECKING:
@@ -174,7 +176,7 @@ def fit_attention(folder: Path, system: str, chip: Chip) -> Fitted:
     Raises:
         UsageError: a table is missing or empty.
     """
-    parts = (attention_fits.base_sets, attention_fits.latent_sets, attention_fits.engine_sets, encoder_fits.encoder_sets)
+    parts = (attention_fits.base_sets, attention_fits.latent_sets, attention_fits.engine_sets, encoder_sets, widened_sets)
     return Fitted({key: one for part in parts for key, one in part(folder, system, chip).items()})
 
 

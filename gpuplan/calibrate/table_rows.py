@@ -189,6 +189,16 @@ def encoder_rows(rows: Iterable[TableRow], dtype: str, framework: str) -> Rows:
     return _made(picked, cols, ("heads", "dim"))
 
 
+def widened_rows(rows: Iterable[TableRow], dtype: str, stored: str, framework: str) -> Rows:
+    """Prefill over keys and values widened from MLA's latent by one framework; heads and sequences decide what is held back."""
+    picked = [
+        row for row in rows if row["mla_dtype"] == dtype and row["kv_cache_dtype"] == stored and row["framework"] == framework
+    ]
+    cols = {key: numbers(picked, _ATTENTION[key]) for key in ("sequences", "q_len", "heads")}
+    cols["kv_len"] = cols["q_len"] + numbers(picked, "step")
+    return _made(picked, cols, ("sequences", "heads"))
+
+
 def latent_rows(rows: Iterable[TableRow], stored: str, framework: str) -> Rows:
     """Decode over the latent of MLA (DeepSeek-V3: 512 + 64 wide) by one framework; heads and sequences decide what is held back."""
     picked = [row for row in rows if row["kv_cache_dtype"] == stored and row["framework"] == framework]

@@ -106,6 +106,13 @@ class Chip:
         made = attention_row_seconds({**cols, **alike}, self.hardware(parameters), dtype=dtype, stored=2.0, causal=False)
         return _array(made)
 
+    def widened(self, rows: Rows, values: Mapping[str, float], stored: float) -> NDArray[np.float64]:
+        """Seconds of prefill over keys and values widened from the latent of MLA, which is stored in so many bytes a number."""
+        prefix = "attention.widened.bf16" if stored == 2 else "attention.widened.bf16_on_fp8"
+        parameters = {f"{prefix}.{key}": (value, PREFILL[key].unit) for key, value in values.items()}
+        shape: dict[str, Num] = {**rows.columns, "kv_heads": rows.columns["heads"], "k_dim": 192.0, "v_dim": 128.0}
+        return _array(attention_row_seconds(shape, self.hardware(parameters), dtype="bf16", stored=stored, appends=True))
+
     def latent(self, rows: Rows, values: Mapping[str, float], stored: float) -> NDArray[np.float64]:
         """Seconds of decode over the latent of MLA, whose numbers have `stored` bytes."""
         prefix = f"attention.latent.{'bf16' if stored == 2 else 'fp8'}"

@@ -46,9 +46,11 @@ def attention_seconds(item: Attention, hw: Hardware, *, replayed: bool = False) 
         )  # fmt: skip
 
     def many_queries(item: Attention) -> Term:
-        kind: str = item.dtype
-        if all_true(item.kv_element_bytes.value < 2.0) and f"attention.prefill.{kind}_on_fp8.start" in hw.parameters:
-            kind = f"{kind}_on_fp8"
+        stored = f"{item.dtype}_on_fp8" if all_true(item.kv_element_bytes.value < 2.0) else item.dtype
+        widened = f"attention.widened.{stored}"
+        if f"{widened}.start" in hw.parameters and not item.backward and all_true(item.k_dim.value > item.v_dim.value):
+            return _prefill_seconds(item, hw, widened)
+        kind = stored if f"attention.prefill.{stored}.start" in hw.parameters else item.dtype
         return _by_shape(item, hw, "prefill", kind, lambda item, prefix: _prefill_seconds(item, hw, prefix))
 
     encoder = f"attention.encoder.{item.dtype}"

@@ -220,6 +220,8 @@ def attention_terms(chain: Sequence[Link], dtypes: Sequence[str], engine: str | 
         found |= _attention_set(own, "encoder", dtype, (dtype,))
         if dtype == "bf16":
             found |= _attention_set(own, "prefill", ON_EIGHT_BITS, (ON_EIGHT_BITS,))
+            found |= _attention_set(own, "widened", dtype, (dtype,))
+            found |= _attention_set(own, "widened", ON_EIGHT_BITS, (ON_EIGHT_BITS,))
     for stored, likes in (("bf16", ("bf16",)), ("fp8", ("fp8", "bf16"))):
         found |= _attention_set((*own, *plain), "decode", stored, likes)
         found |= _attention_set((*own, *plain), "latent", stored, (stored,))

@@ -342,6 +342,8 @@ class EngineFits(Section):
     """Attention without a mask, as encoders of images and sound run it; otherwise prefill speaks for it."""
     encoder_beyond: dict[Dtype, PrefillFit] = field(default_factory=dict)
     """The kernel for what the one under `encoder` leaves."""
+    widened: dict[AttentionKind, PrefillFit] = field(default_factory=dict)
+    """Prefill over keys and values widened from a latent; otherwise that of plain heads speaks for it."""
     decode: dict[Dtype, DecodeFit] = field(default_factory=dict)
     """Instead of the decode attention above."""
     decode_beyond: dict[Dtype, DecodeFit] = field(default_factory=dict)
