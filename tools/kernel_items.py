@@ -103,7 +103,7 @@ def mla_bmm(cols: Columns, hw: Hardware) -> Term:
     dtype: Dtype = "fp8" if cols["bmm_dtype"] == "fp8" else "bf16"
     n, k = (LATENT, NOPE) if cols["op_name"] == "mla_gen_pre" else (VALUE, LATENT)
     right = stored_in("fp8-block").bytes_per_value if dtype == "fp8" else 2.0
-    return _matmul(cols["num_tokens"], n, k, cols["num_heads"], hw, dtype=dtype, right=right, blocked=dtype == "fp8")
+    return _matmul(cols["num_tokens"], n, k, cols["num_heads"], hw, dtype=dtype, right=right, blocked=dtype == "fp8", by_heads=True)
 
 
 def experts(cols: Columns, hw: Hardware) -> Term:

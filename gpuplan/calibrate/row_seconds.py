@@ -48,16 +48,19 @@ def matmul_row_seconds(
     out: float = 2.0,
     grouped: bool = False,
     blocked: bool = False,
+    by_heads: bool = False,
     replayed: bool = False,
 ) -> Any:
     """Seconds of products of `m` x `k` by `k` x `n`, `batch` at a time; `left`, `right` and `out` are bytes of an element.
 
-    `blocked`: with scales by blocks. `replayed`: the same kernel ran again and again, so that a cache may hold its weights.
+    `blocked`: with scales by blocks. `by_heads`: each head's. `replayed`: the same kernel ran again and again, so that a cache may
+    hold its weights.
     """
     item = Matmul(
         name="row", m=shape_term("m", shape["m"]), n=shape_term("n", shape["n"]), k=shape_term("k", shape["k"]),
         batch=shape_term("batch", shape.get("batch", 1.0)), dtype=dtype, left_bytes=shape_term("left", left, "B"),
         right_bytes=shape_term("right", right, "B"), out_bytes=shape_term("out", out, "B"), grouped=grouped, blocked=blocked,
+        by_heads=by_heads,
         uneven=shape_term("uneven", shape["uneven"]) if "uneven" in shape else None,
     )  # fmt: skip
     return matmul_seconds(item, hw, replayed=replayed).value

@@ -117,13 +117,13 @@ class Fitted:
         return float(low), float(high)
 
     def engine_spreads(self) -> dict[str, tuple[float, float]]:
-        """The same of each engine's attention, of all its kernels and types, by its place in the measured file."""
+        """The same of each engine's attention and experts, of all its kernels and types, by its place in the measured file."""
         ratios: dict[str, list[Any]] = {}
         for key, made in self.sets.items():
             top, _, place = key.partition(".")
             engine, _, rest = place.partition(".")
-            section = rest.partition(".")[0].removesuffix("_beyond")
-            if top == "engines" and section in ("prefill", "decode"):
+            section = rest.partition(".")[0].removesuffix("_beyond").removesuffix("_few")
+            if top == "engines" and section in ("prefill", "decode", "grouped"):
                 ratios.setdefault(f"engines.{engine}.residual.{section}", []).append(made.ratios)
         ends = {place: np.quantile(np.concatenate(each), [0.1, 0.9]) for place, each in ratios.items()}
         return {place: (float(low), float(high)) for place, (low, high) in ends.items()}

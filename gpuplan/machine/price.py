@@ -10,7 +10,7 @@ from gpuplan.machine.attention import attention_seconds, throttled
 from gpuplan.machine.half_sums import products_peak
 from gpuplan.machine.hardware import Hardware
 from gpuplan.machine.wire import collective_seconds, transfer_seconds
-from gpuplan.num import all_true, any_true
+from gpuplan.num import all_true
 from gpuplan.term import DEFINITION, Term, greatest, total
 from gpuplan.work import Attention, Collective, Matmul, Stream, WorkItem
 
@@ -168,7 +168,7 @@ def _matmul_set(item: Matmul, hw: Hardware) -> str:
     sets = [f"matmul.{kind}" for kind in kinds]
     if item.grouped:
         sets = [*(f"grouped.{kind}" for kind in kinds), *sets]
-    elif any_true(item.batch.value > 1):
+    elif item.by_heads:
         sets = [*(f"batched.{kind}" for kind in kinds), *sets]
     return next((each for each in sets if f"{each}.start" in hw.parameters), sets[-1])
 
