@@ -48,7 +48,7 @@ def test_without_a_table_there_is_none(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("value_dim", "same"), [(192.0, True), (128.0, False)])
 def test_serving_takes_it_where_keys_are_wider_than_values(value_dim: float, same: bool) -> None:
-    hw = hardware_of(parse_target("h100-sxm-80gb", CATALOG), catalog=CATALOG, engine="sglang")
+    hw = hardware_of(parse_target("h100-sxm-80gb", CATALOG), catalog=CATALOG, engine="tensorrt-llm")
     kept = {name: term for name, term in hw.parameters.items() if not name.startswith("attention.widened.")}
     shape = {"sequences": 1.0, "q_len": 4096.0, "kv_len": 4096.0, "heads": 16.0, "kv_heads": 16.0, "k_dim": 192.0}
     own, plain = (
