@@ -32,6 +32,8 @@ class Matmul(Record, kw_only=True):
     """The gradient of weights: `k` counts rows of activations, which the product sums over, and `m` a width."""
     grouped: bool = False
     """The products are of experts, one kernel over all of them, and `m` is their mean."""
+    by_heads: bool = False
+    """The products are of heads, of which each has its own weights, one kernel of a library over all of them."""
     uneven: Term | None = None
     """Of products over experts: 1 where these have uneven numbers of rows. None: all have `m`."""
     tokens: Term | None = None

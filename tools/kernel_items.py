@@ -15,6 +15,7 @@ import numpy as np
 
 from gpuplan.formulas.experts import fullest_rank_load, fullest_rank_touched
 from gpuplan.formulas.layers import expert_rows, rank_experts
+from gpuplan.machine.build import with_inputs
 from gpuplan.machine.called import called_all_reduce_seconds
 from gpuplan.machine.hardware import Hardware
 from gpuplan.machine.price import attention_seconds, collective_seconds, matmul_seconds, stream_seconds
@@ -37,6 +38,8 @@ LATENT, ROTARY, NOPE, VALUE = 512.0, 64.0, 128.0, 128.0
 """The widths of DeepSeek-V3's attention (arXiv 2412.19437, 4.2), of which all rows of MLA are."""
 FEW = "min_latency"
 """How a kernel is called that an engine takes for few tokens; rows of its other kernel are priced as that one's."""
+WIDE = "w4a16_mxfp4"
+"""Stored experts that are widened to 16 bits, whatever the engine would choose."""
 KINDS: Mapping[str, CollectiveKind] = {
     "all_reduce": "all_reduce", "all_gather": "all_gather", "reduce_scatter": "reduce_scatter", "alltoall": "all_to_all",
 }  # fmt: skip
@@ -79,7 +82,7 @@ def context_mla(cols: Columns, hw: Hardware) -> Term:
         name="row", sequences=number("sequences", cols["batch_size"]), q_len=number("q_len", cols["isl"]),
         kv_len=number("kv_len", cols["isl"] + cols["step"]), heads=number("heads", cols["num_heads"]),
         kv_heads=number("kv_heads", cols["num_heads"]), k_dim=number("k_dim", NOPE + ROTARY), v_dim=number("v_dim", VALUE),
-        kv_element_bytes=number("kv", 2.0, "B"), dtype=dtype, causal=True,
+        kv_element_bytes=number("kv", _stored(cols), "B"), dtype=dtype, causal=True, appends=True,
     )  # fmt: skip
     return attention_seconds(item, hw)
 
@@ -100,7 +103,7 @@ def mla_bmm(cols: Columns, hw: Hardware) -> Term:
     dtype: Dtype = "fp8" if cols["bmm_dtype"] == "fp8" else "bf16"
     n, k = (LATENT, NOPE) if cols["op_name"] == "mla_gen_pre" else (VALUE, LATENT)
     right = stored_in("fp8-block").bytes_per_value if dtype == "fp8" else 2.0
-    return _matmul(cols["num_tokens"], n, k, cols["num_heads"], hw, dtype=dtype, right=right, blocked=dtype == "fp8")
+    return _matmul(cols["num_tokens"], n, k, cols["num_heads"], hw, dtype=dtype, right=right, blocked=dtype == "fp8", by_heads=True)
 
 
 def experts(cols: Columns, hw: Hardware) -> Term:
@@ -108,6 +111,8 @@ def experts(cols: Columns, hw: Hardware) -> Term:
     hidden, inner = cols["hidden_size"], cols["inter_size"] / cols["moe_tp_size"]
     copies, touched, uneven = expert_load(cols)
     rows = expert_rows.term("rows", copies=copies, touched=touched)
+    if cols["moe_dtype"] == WIDE:
+        hw = hw.replaced(parameters=with_inputs(hw.parameters, ()))
     ups = 1.0 if "nongated" in cols["kernel_source"] else 2.0
     given: dict[str, Any] = {"hw": hw, "grouped": True, "uneven": uneven, **_weights(cols["moe_dtype"], hw)}
     if FEW in cols["kernel_source"]:

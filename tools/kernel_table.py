@@ -120,7 +120,8 @@ def judged_tables(tables: Sequence[Table], *, by: Sequence[str] = (), most: int 
             uncovered[table.name] = uncovered.get(table.name, 0) + _rows_in(table)
             continue
         engine = library.engine(ENGINES.get(table.backend, SERVES))[0]
-        hw = library.machine(SYSTEMS[table.system], engine)
+        # Rows are timed by themselves, so that no kernel before them quantises their input; which type that has each row says.
+        hw = library.machine(SYSTEMS[table.system], engine.replaced(fused_quantisation=(), eight_bit_inputs=("mxfp4",)))
         who = LIBRARIES.get(table.name, engine.id)
         for types, columns in groups(read(table, kernel, by, most), kernel, by):
             label = " ".join([kernel.label(types), *(f"{key}={types[key]}" for key in by)])

@@ -183,10 +183,15 @@ _WITH_FLASH = SystemKernels(
     stream="vidur-a100",
     grouped=True,
 )
+_XE_FLASH = EngineKernels(("vllm_flash_attn",))
+_WITH_XE_FLASH = SystemKernels(
+    {"bf16": ("vllm_flash_attn",)}, {"bf16": ("vllm_flash_attn",)},
+    {"vllm": {"bf16": _XE_FLASH, "bf16_on_fp8": _XE_FLASH}}, {"vllm": {"bf16": _XE_FLASH, "fp8": _XE_FLASH}},
+)  # fmt: skip
 KERNELS: Mapping[str, SystemKernels] = {
     "h100_sxm": replace(_WITH_FA3, stream="vidur-h100"), "h200_sxm": _WITH_FA3, "a100_sxm": _WITH_FLASH, "l40s": _WITH_FLASHINFER,
     "rtx_pro_6000_server": _WITH_FLASHINFER_BY_WINDOW, "b200_sxm": _WITH_GENERATED, "b300_sxm": _WITH_GENERATED,
-    "gb200": _WITH_GENERATED, "gb300": _WITH_GENERATED,
+    "gb200": _WITH_GENERATED, "gb300": _WITH_GENERATED, "b60": _WITH_XE_FLASH,
 }  # fmt: skip
 
 

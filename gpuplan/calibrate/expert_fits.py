@@ -59,10 +59,10 @@ GEMMS: Mapping[str, Gemm] = {
     "mxfp4_a8": Gemm("w4a8_mxfp4_mxfp8", "fp8", 1.0, MXFP4, True, ()),
     "mxfp4_wo": Gemm("w4a16_mxfp4", "bf16", 2.0, MXFP4, False, ()),
 }
-INSTEAD = {"mxfp4_wo": "mxfp4_a8"}
-"""What an engine that multiplies stored weights by 8-bit activations has in place of a kernel that widens them."""
-EIGHT_BITS = ("tensorrt-llm",)
-"""Engines that do so without being asked, on chips that multiply 4 bits: others widen MXFP4 to 16 bits unless told otherwise."""
+STORED_ONLY: Mapping[str, Gemm] = {"int8_wo": Gemm("fp8", "bf16", 2.0, 1.0, False, ())}
+"""What engines run where a chip does not multiply a type: kernels that widen the weights on the way."""
+WITHOUT_BASE = ("mxfp4_a8",)
+"""Kernels by inputs of 8 bits, which an engine has or widens the weights (`eight_bit_inputs` of its profile)."""
 UNGATED = "nongated"
 """Kernels for layers without a gate."""
 UNGATED_TOP_K, UNGATED_LAYERS = (22.0, 512.0), (2688.0, 1856.0)
@@ -87,16 +87,17 @@ def fit_experts(folder: Path, system: str, chip: Chip, stream: Mapping[str, floa
     """
     rows = table(folder, system, "moe", fullest=True)
     made = Fitted()
-    for kind, gemm in steps(GEMMS.items(), "kinds of grouped matmul fitted"):
+    kinds = {**GEMMS, **(STORED_ONLY if "fp8" not in chip.peaks else {})}
+    for kind, gemm in steps(kinds.items(), "kinds of grouped matmul fitted"):
         if gemm.dtype not in chip.peaks:
             continue
         fits = {
             engine: _fit(chip, layers(rows, gemm, name), gemm, stream)
-            for engine, name in FRAMEWORKS.items() if _takes(made, engine, kind)
+            for engine, name in FRAMEWORKS.items()
         }  # fmt: skip
         good = {engine: one for engine, one in fits.items() if one is not None}
         base = next((engine for engine in BASE if engine in good), None)
-        if base is not None and kind not in INSTEAD.values():
+        if base is not None and kind not in WITHOUT_BASE:
             made.sets[f"grouped.{kind}"] = good[base]
         for engine, name in FRAMEWORKS.items():
             few = _fit(chip, layers(rows, gemm, name, few=True), gemm, stream)
@@ -105,11 +106,6 @@ def fit_experts(folder: Path, system: str, chip: Chip, stream: Mapping[str, floa
                 made.sets[f"engines.{engine}.grouped_few.{kind}"] = replace(few, values={**few.values, **most})
         made.sets |= {f"engines.{engine}.grouped.{kind}": one for engine, one in good.items()}
     return made
-
-
-def _takes(made: Fitted, engine: str, kind: str) -> bool:
-    """Whether an engine runs a kind of kernel without being asked, where it has what was fitted so far."""
-    return engine in EIGHT_BITS if kind in INSTEAD.values() else f"engines.{engine}.grouped.{INSTEAD.get(kind)}" not in made.sets
 
 
 def layers(rows: Sequence[TableRow], gemm: Gemm, framework: str, *, few: bool = False) -> Rows:

@@ -63,6 +63,8 @@ ISSUE = {"issue": Knob(1e-4, *START.keeps(1e-6, 1e-3), "s")}
 """Of tables that were timed without a graph."""
 TABLE_KNOBS = {**MATMUL_KNOBS, **SPLIT, **REPLAYED}
 QUANTISE = {"quantise": Knob(4, 0, 50, "B"), "quantise_row": Knob(1e-9, 0, 1e-7, "s")}
+QUANTISE_APART = {**QUANTISE, "quantise_start": _start(8e-6)}
+"""Of tables that time the kernels that quantise by themselves too."""
 PREFILL_KNOBS = {
     "efficiency": _share(0.8), "memory_efficiency": _share(0.8), "start": _start(1e-5),
     "unhidden": _part(0.3), "tail": Knob(0.5, 0, 10), "throttle": Knob(0.1, 0, 3), "settle": Knob(3e-3, 1e-5, 2e-2, "s"),
@@ -80,6 +82,8 @@ APART = {"packs": Knob(1, 1, 1)}
 """Heads that read the keys that they share each for itself."""
 MASKS = {"masks": Knob(1, 1, 1)}
 """Keys outside a window that are computed all the same."""
+ARRAY = {"array": Knob(1, 1, 1)}
+"""Head dimensions in whole multiples of so many."""
 STREAM_KNOBS = {"efficiency": Knob(0.8, 0.05, 0.92), "launch": _start(2e-6)}
 """More than 92 % of the datasheet is the cache serving what the kernel before left there, which a whole step does not find."""
 COLLECTIVE_KNOBS = {

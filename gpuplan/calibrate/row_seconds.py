@@ -48,16 +48,19 @@ def matmul_row_seconds(
     out: float = 2.0,
     grouped: bool = False,
     blocked: bool = False,
+    by_heads: bool = False,
     replayed: bool = False,
 ) -> Any:
     """Seconds of products of `m` x `k` by `k` x `n`, `batch` at a time; `left`, `right` and `out` are bytes of an element.
 
-    `blocked`: with scales by blocks. `replayed`: the same kernel ran again and again, so that a cache may hold its weights.
+    `blocked`: with scales by blocks. `by_heads`: each head's. `replayed`: the same kernel ran again and again, so that a cache may
+    hold its weights.
     """
     item = Matmul(
         name="row", m=shape_term("m", shape["m"]), n=shape_term("n", shape["n"]), k=shape_term("k", shape["k"]),
         batch=shape_term("batch", shape.get("batch", 1.0)), dtype=dtype, left_bytes=shape_term("left", left, "B"),
         right_bytes=shape_term("right", right, "B"), out_bytes=shape_term("out", out, "B"), grouped=grouped, blocked=blocked,
+        by_heads=by_heads,
         uneven=shape_term("uneven", shape["uneven"]) if "uneven" in shape else None,
     )  # fmt: skip
     return matmul_seconds(item, hw, replayed=replayed).value
@@ -65,9 +68,9 @@ def matmul_row_seconds(
 
 def attention_row_seconds(
     shape: Mapping[str, Num], hw: Hardware, *, dtype: Dtype, stored: float,
-    appends: bool = False, v_shared: bool = False, replayed: bool = False,
+    appends: bool = False, v_shared: bool = False, replayed: bool = False, causal: bool = True,
 ) -> Any:  # fmt: skip
-    """Seconds of causal attention; keys and values have `stored` bytes an element, `window` limits what a query sees.
+    """Seconds of attention; keys and values have `stored` bytes an element, `window` limits what a query sees.
 
     `replayed`: the same kernel ran again and again, so that a cache may serve it.
     """
@@ -75,7 +78,7 @@ def attention_row_seconds(
     columns: dict[str, Any] = {name: shape_term(name, shape[name]) for name in names}
     window = shape.get("window")
     item = Attention(
-        name="row", **columns, kv_element_bytes=shape_term("kv", stored, "B"), dtype=dtype, causal=True, appends=appends,
+        name="row", **columns, kv_element_bytes=shape_term("kv", stored, "B"), dtype=dtype, causal=causal, appends=appends,
         v_shared=v_shared, window=None if window is None else shape_term("window", window),
     )  # fmt: skip
     return attention_seconds(item, hw, replayed=replayed).value

@@ -5,6 +5,7 @@ them as YAML. Choices that a reader should know:
 
 - The base matmul parameters are those of plain library linears; 8- and 4-bit ones of TensorRT-LLM's, whose tables time the
   quantisation of the activations too. What an engine's own kernels do differently stands under `engines`.
+- TensorRT-LLM's fp8 linears are fitted apart from the kernels that quantise their input (`quantise_fits`).
 - Weight-only matmuls are TensorRT's, which were started one by one (9 us more than others): that start is TensorRT-LLM's own, and
   the base set, which other engines take, starts as 16-bit matmuls do.
 - Attention is in `attention_fits`; streams are fitted to the residual add of vidur's layer tables.
@@ -26,8 +27,11 @@ import numpy as np
 from gpuplan.calibrate import attention_fits, link_fits
 from gpuplan.calibrate import knobs as knob_tables
 from gpuplan.calibrate.attention_fits import FEWEST, FRAMEWORKS, KERNELS
+from gpuplan.calibrate.batched_fits import batched_sets
+from gpuplan.calibrate.encoder_fits import encoder_sets
 from gpuplan.calibrate.fit import FitResult, errors_of, fit
 from gpuplan.calibrate.knobs import Knob
+from gpuplan.calibrate.quantise_fits import Quantising, apart
 from gpuplan.calibrate.table_rows import (
     Rows,
     TableRow,
@@ -37,6 +41,7 @@ from gpuplan.calibrate.table_rows import (
     table,
 )
 from gpuplan.calibrate.trial_chip import Chip
+from gpuplan.calibrate.widened_fits import widened_sets
 from gpuplan.files.progress import steps
 
 if TYPE_CHECKING:
@@ -87,6 +92,13 @@ GEMMS = (
     Gemm("int8_wo", "bf16", 2.0, 1.0, False, ("TRTLLM",), "int8_wo"),
     Gemm("int4_wo", "bf16", 2.0, 0.5 + 2.5 / 128, False, ("TRTLLM",), "int4_wo"),
 )
+STORED_ONLY = (Gemm("fp8", "bf16", 2.0, 1.0, False, (), "int8_wo"),)
+"""What engines run where a chip does not multiply a type: kernels that widen the weights on the way."""
+
+
+def gemms_of(chip: Chip) -> tuple[Gemm, ...]:
+    """The kinds of matmul that a chip has."""
+    return (*(gemm for gemm in GEMMS if gemm.dtype in chip.peaks), *(STORED_ONLY if "fp8" not in chip.peaks else ()))
 
 
 @dataclass
@@ -105,13 +117,13 @@ class Fitted:
         return float(low), float(high)
 
     def engine_spreads(self) -> dict[str, tuple[float, float]]:
-        """The same of each engine's attention, of all its kernels and types, by its place in the measured file."""
+        """The same of each engine's attention and experts, of all its kernels and types, by its place in the measured file."""
         ratios: dict[str, list[Any]] = {}
         for key, made in self.sets.items():
             top, _, place = key.partition(".")
             engine, _, rest = place.partition(".")
-            section = rest.partition(".")[0].removesuffix("_beyond")
-            if top == "engines" and section in ("prefill", "decode"):
+            section = rest.partition(".")[0].removesuffix("_beyond").removesuffix("_few")
+            if top == "engines" and section in ("prefill", "decode", "grouped"):
                 ratios.setdefault(f"engines.{engine}.residual.{section}", []).append(made.ratios)
         ends = {place: np.quantile(np.concatenate(each), [0.1, 0.9]) for place, each in ratios.items()}
         return {place: (float(low), float(high)) for place, (low, high) in ends.items()}
@@ -125,18 +137,19 @@ def fit_matmuls(folder: Path, system: str, chip: Chip) -> Fitted:
     """
     made = Fitted()
     rows = table(folder, system, "gemm")
-    for gemm in steps(GEMMS, "kinds of matmul fitted"):
-        if gemm.dtype in chip.peaks:
-            kind = gemm.kind or gemm.dtype
-            base = _matmul(chip, rows, gemm, gemm.frameworks)
-            if base is not None and gemm.kind.endswith("_wo"):
-                start = made.sets[f"matmul.{gemm.dtype}"].values["start"]
-                _add(made, f"matmul.{kind}", replace(base, values={**base.values, "start": start}))
-            else:
-                _add(made, f"matmul.{kind}", base)
-            for engine, framework in FRAMEWORKS.items():
-                own = _matmul(chip, rows, gemm, (framework,), base)
-                _add(made, f"engines.{engine}.matmul.{kind}", own)
+    for gemm in steps(gemms_of(chip), "kinds of matmul fitted"):
+        kind = gemm.kind or gemm.dtype
+        base = _matmul(chip, rows, gemm, gemm.frameworks)
+        if base is not None and gemm.kind.endswith("_wo"):
+            start = made.sets[f"matmul.{gemm.dtype}"].values["start"]
+            _add(made, f"matmul.{kind}", replace(base, values={**base.values, "start": start}))
+        else:
+            _add(made, f"matmul.{kind}", base)
+        for engine, framework in FRAMEWORKS.items():
+            by_itself = Quantising.of(folder, system, framework, gemm.table) if gemm.quantised else None
+            own = _matmul(chip, rows, gemm, (framework,), base, by_itself)
+            _add(made, f"engines.{engine}.matmul.{kind}", own)
+    made.sets |= batched_sets(folder, system, chip)
     return made
 
 
@@ -163,7 +176,7 @@ def fit_attention(folder: Path, system: str, chip: Chip) -> Fitted:
     Raises:
         UsageError: a table is missing or empty.
     """
-    parts = (attention_fits.base_sets, attention_fits.latent_sets, attention_fits.engine_sets)
+    parts = (attention_fits.base_sets, attention_fits.latent_sets, attention_fits.engine_sets, encoder_sets, widened_sets)
     return Fitted({key: one for part in parts for key, one in part(folder, system, chip).items()})
 
 
@@ -189,8 +202,9 @@ def _add(made: Fitted, key: str, outcome: FitResult | None, worst: float = 1.0) 
 
 
 def _matmul(
-    chip: Chip, rows: Sequence[TableRow], gemm: Gemm, frameworks: Sequence[str], base: FitResult | None = None
-) -> FitResult | None:
+    chip: Chip, rows: Sequence[TableRow], gemm: Gemm, frameworks: Sequence[str], base: FitResult | None = None,
+    quantising: Quantising | None = None,
+) -> FitResult | None:  # fmt: skip
     """The parameters of the linear layers of some frameworks; what a table without graphs does not tell is that of `base`."""
     picked = matmul_rows(rows, gemm.table, frameworks)
     if len(picked) < FEWEST or not 0 < picked.held_back.sum() < len(picked):
@@ -198,6 +212,9 @@ def _matmul(
     knobs: dict[str, Knob] = {**knob_tables.TABLE_KNOBS, **(knob_tables.QUANTISE if gemm.quantised else {})}
     given: dict[str, Any] = {"dtype": gemm.dtype, "left": gemm.left, "right": gemm.right}
     model, flat = partial(chip.matmul, **given), partial(chip.matmul_flat, **given)
+    if quantising is not None:
+        bandwidth = float(chip.bandwidth.value)
+        return apart(picked, quantising, bandwidth, model, knob_tables.TABLE_KNOBS, knob_tables.MATMUL_FIXED, FINE)
     made = fit(picked, knobs, knob_tables.MATMUL_FIXED, model, flat, soft=FINE)
     if made.values["start"].value <= GRAPHS:
         return made

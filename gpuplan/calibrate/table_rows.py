@@ -147,6 +147,25 @@ def matmul_rows(rows: Iterable[TableRow], dtype: str, backends: Sequence[str]) -
     return _made(picked, cols, ("n", "k"))
 
 
+LATENT, NOPE, VALUE = 512.0, 128.0, 128.0
+"""The widths of DeepSeek-V3's attention (arXiv 2412.19437, 4.2), of which all rows of MLA are."""
+
+
+ABSORBED = ("flash_attention", "triton")
+"""Kernels of SGLang that the table of prompts times over the latent itself (601 TFLOP/s on H100 so, 177 over what is widened)."""
+
+
+def head_product_rows(rows: Iterable[TableRow], dtype: str, framework: str) -> Rows:
+    """Products of each head into the latent of MLA (`mla_gen_pre`) and out of it; the heads and the direction are held back."""
+    picked = [row for row in rows if row["bmm_dtype"] == dtype and row["framework"] == framework]
+    into = np.array([row["op_name"] == "mla_gen_pre" for row in picked], dtype=bool)
+    cols = {
+        "m": numbers(picked, "num_tokens"), "n": np.where(into, LATENT, VALUE), "k": np.where(into, NOPE, LATENT),
+        "batch": numbers(picked, "num_heads"),
+    }  # fmt: skip
+    return _made(picked, cols, ("n", "batch"))
+
+
 def attention_rows(rows: Iterable[TableRow], dtype: str, stored: str, kernels: Sequence[str]) -> Rows:
     """Prefill or decode attention by the kernels named; heads and head dimension decide what is held back."""
     picked = [
@@ -165,6 +184,24 @@ _ATTENTION = {
     "sequences": "batch_size", "q_len": "isl", "cached": "step", "heads": "num_heads", "kv_heads": "num_key_value_heads",
     "dim": "head_dim",
 }  # fmt: skip
+
+
+def encoder_rows(rows: Iterable[TableRow], dtype: str, framework: str) -> Rows:
+    """Attention without a mask by one framework; heads and head dimensions decide what is held back."""
+    picked = [row for row in rows if row["attn_dtype"] == dtype and row["framework"] == framework]
+    cols = {key: numbers(picked, _ATTENTION[key]) for key in ("sequences", "q_len", "heads", "dim")}
+    return _made(picked, cols, ("heads", "dim"))
+
+
+def widened_rows(rows: Iterable[TableRow], dtype: str, stored: str, framework: str) -> Rows:
+    """Prefill over keys and values widened from MLA's latent by one framework; heads and sequences decide what is held back."""
+    picked = [
+        row for row in rows if row["mla_dtype"] == dtype and row["kv_cache_dtype"] == stored and row["framework"] == framework
+    ]
+    picked = [row for row in picked if row["kernel_source"] not in ABSORBED]
+    cols = {key: numbers(picked, _ATTENTION[key]) for key in ("sequences", "q_len", "heads")}
+    cols["kv_len"] = cols["q_len"] + numbers(picked, "step")
+    return _made(picked, cols, ("sequences", "heads"))
 
 
 def latent_rows(rows: Iterable[TableRow], stored: str, framework: str) -> Rows:

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from gpuplan.work import CollectiveKind, Dtype
 
 DECODE = {**knobs.DECODE_KNOBS, **knobs.DECODE_FIXED, **knobs.APART}
-PREFILL = {**knobs.PREFILL_KNOBS, **knobs.PREFILL_FIXED, **knobs.MASKS}
-MATMUL = {**knobs.MATMUL_KNOBS, **knobs.MATMUL_FIXED, **knobs.QUANTISE, **knobs.SPLIT, **knobs.REPLAYED, **knobs.ISSUE}
+PREFILL = {**knobs.PREFILL_KNOBS, **knobs.PREFILL_FIXED, **knobs.MASKS, **knobs.ARRAY}
+MATMUL = {**knobs.MATMUL_KNOBS, **knobs.MATMUL_FIXED, **knobs.QUANTISE_APART, **knobs.SPLIT, **knobs.REPLAYED, **knobs.ISSUE}
 
 
 @dataclass(frozen=True)
@@ -97,6 +97,21 @@ class Chip:
         shape = {**cols, "k_dim": cols["dim"], "v_dim": cols["dim"]}
         hw = self.hardware(parameters, l2=shape_term("l2", self.l2, "B"))
         return _array(attention_row_seconds(shape, hw, dtype=dtype, stored=stored, appends=not decode, replayed=True))
+
+    def encoder(self, rows: Rows, values: Mapping[str, float], dtype: Dtype) -> NDArray[np.float64]:
+        """Seconds of attention without a mask, whose keys and values are no cache's."""
+        parameters = {f"attention.encoder.{dtype}.{key}": (value, PREFILL[key].unit) for key, value in values.items()}
+        cols = rows.columns
+        alike = {"kv_len": cols["q_len"], "kv_heads": cols["heads"], "k_dim": cols["dim"], "v_dim": cols["dim"]}
+        made = attention_row_seconds({**cols, **alike}, self.hardware(parameters), dtype=dtype, stored=2.0, causal=False)
+        return _array(made)
+
+    def widened(self, rows: Rows, values: Mapping[str, float], stored: float) -> NDArray[np.float64]:
+        """Seconds of prefill over keys and values widened from the latent of MLA, which is stored in so many bytes a number."""
+        prefix = "attention.widened.bf16" if stored == 2 else "attention.widened.bf16_on_fp8"
+        parameters = {f"{prefix}.{key}": (value, PREFILL[key].unit) for key, value in values.items()}
+        shape: dict[str, Num] = {**rows.columns, "kv_heads": rows.columns["heads"], "k_dim": 192.0, "v_dim": 128.0}
+        return _array(attention_row_seconds(shape, self.hardware(parameters), dtype="bf16", stored=stored, appends=True))
 
     def latent(self, rows: Rows, values: Mapping[str, float], stored: float) -> NDArray[np.float64]:
         """Seconds of decode over the latent of MLA, whose numbers have `stored` bytes."""

@@ -24,6 +24,9 @@ READING = 0.35
 """The part of its time that prompts may take of a closed loop."""
 NEAR = 0.35
 """How near the part of the gaps with a prompt may be to what lies above a percentile: nearer, it is a long gap or a short one."""
+SHORTEST = 0.6
+"""The same where it is a gap with a prompt for sure: nearer, it is one with the shortest of prompts, of which their spread tells
+little."""
 _NORMAL = Source("definition", "percentile of the standard normal distribution")
 _ABOVE = Source("definition", "what lies above the percentile")
 
@@ -147,7 +150,7 @@ def _gap(at: Steady, part: str) -> Term | None:
     above = ABOVE[part]
     if share < above * (1 - NEAR):
         return at.step
-    if share > above * (1 + NEAR) and share**2 / 2 < above * (1 - NEAR):
+    if share > above * (1 + SHORTEST) and share**2 / 2 < above * (1 - NEAR):
         return form.interrupted_gap.term(
             f"itl_{part}", step=at.step, added=at.added, spread=at.prompt_spread, rate=at.rate, token=at.token,
             above=Term(f"above.{part}", above, "1", _ABOVE),

@@ -209,18 +209,19 @@ def widening_seconds(*, n: Count, k: Count, batch: Count, operations: Count, flo
 
 @formula(Source("definition", "each element is read and written once at the full rate"))
 def quantise_seconds(
-    *, m: Count, k: Count, batch: Count, element_bytes: Bytes, bandwidth: BytesPerS, row: Seconds
+    *, m: Count, k: Count, batch: Count, element_bytes: Bytes, bandwidth: BytesPerS, row: Seconds, start: Seconds
 ) -> Seconds:  # fmt: skip
     """Time of quantising the left matrix before the product, as `element_bytes` of full-rate traffic for each element.
 
     A row takes `row` at least, however short it is: kernels that find a scale for each row give it a block of threads of its own.
+    `start` is the constant time of these kernels where it is told apart from that of the product.
 
-    >>> quantise_seconds(m=1000.0, k=1000.0, batch=1.0, element_bytes=8.0, bandwidth=8e12, row=0.0)
+    >>> quantise_seconds(m=1000.0, k=1000.0, batch=1.0, element_bytes=8.0, bandwidth=8e12, row=0.0, start=0.0)
     1e-06
-    >>> quantise_seconds(m=1000.0, k=1000.0, batch=1.0, element_bytes=8.0, bandwidth=8e12, row=7e-9)
-    7e-06
+    >>> quantise_seconds(m=1000.0, k=1000.0, batch=1.0, element_bytes=8.0, bandwidth=8e12, row=7e-9, start=1e-6)
+    8e-06
     """
-    return m * batch * maximum(k * element_bytes / bandwidth, row)
+    return start + m * batch * maximum(k * element_bytes / bandwidth, row)
 
 
 @formula(fits.matmuls("the longer of arithmetic and traffic: Roofline (CACM 52(4)); the part that is not hidden is ours"))

@@ -46,11 +46,16 @@ def attention_seconds(item: Attention, hw: Hardware, *, replayed: bool = False) 
         )  # fmt: skip
 
     def many_queries(item: Attention) -> Term:
-        kind: str = item.dtype
-        if all_true(item.kv_element_bytes.value < 2.0) and f"attention.prefill.{kind}_on_fp8.start" in hw.parameters:
-            kind = f"{kind}_on_fp8"
+        stored = f"{item.dtype}_on_fp8" if all_true(item.kv_element_bytes.value < 2.0) else item.dtype
+        widened = f"attention.widened.{stored}"
+        if f"{widened}.start" in hw.parameters and not item.backward and all_true(item.k_dim.value > item.v_dim.value):
+            return _prefill_seconds(item, hw, widened)
+        kind = stored if f"attention.prefill.{stored}.start" in hw.parameters else item.dtype
         return _by_shape(item, hw, "prefill", kind, lambda item, prefix: _prefill_seconds(item, hw, prefix))
 
+    encoder = f"attention.encoder.{item.dtype}"
+    if not (item.causal or item.backward) and f"{encoder}.start" in hw.parameters:
+        return _by_shape(item, hw, "encoder", item.dtype, lambda item, prefix: _prefill_seconds(item, hw, prefix))
     few = item.q_len.value <= MOST_DECODE_QUERIES.value
     if item.backward or item.appends or not any_true(few):
         return many_queries(item)

@@ -44,6 +44,7 @@ def hardware_of(
     matmuls_of: Mapping[str, str] | None = None,
     fused_experts: bool = True,
     fused_quantisation: Collection[str] = (),
+    eight_bit_inputs: Collection[str] = (),
 ) -> Hardware:
     """The hardware of a target.
 
@@ -52,6 +53,7 @@ def hardware_of(
     `matmuls_of` the plain matmuls of other ones, by kind. `fused_experts`: matmuls over experts run in the fused kernels of serving
     engines, which is how they were measured; training engines run plain ones, or their own where these are described.
     `fused_quantisation`: kinds of matmuls whose input kernels before them quantise, so that it takes no time of its own.
+    `eight_bit_inputs`: stored types of experts that are multiplied by 8 bits.
 
     Raises:
         UnknownError: nothing is measured of the accelerator or its family, or a fabric level has no parameters.
@@ -66,7 +68,7 @@ def hardware_of(
     lent = {} if matmuls_of is None else matmuls_of
     key = ("kernels", chip.id, engine, tuple(sorted(lent.items())), fused_experts, local)
     own = made() if measured is not None else catalog.once(key, made)
-    parameters = _quantised_before(own.parameters, fused_quantisation)
+    parameters = with_inputs(_quantised_before(own.parameters, fused_quantisation), eight_bit_inputs)
     fabrics: list[Link] = []
     levels = distinct(target.levels)
     for level in levels:
@@ -105,14 +107,24 @@ def hardware_of(
 
 
 def _quantised_before(parameters: Mapping[str, Term], kinds: Collection[str]) -> dict[str, Term]:
-    """Parameters of kernels whose input other kernels quantise on the way: no time of its own, and one start in place of two."""
+    """Parameters of kernels whose input other kernels quantise on the way: no time of its own, and one start in place of two.
+
+    Where the start of quantising was not told apart, that of 16-bit matmuls stands for the product's.
+    """
     found, plain = dict(parameters), parameters.get("matmul.bf16.start")
     for kind in kinds:
-        quantises = [found.pop(name, None) for part in ("quantise", "quantise_row") if (name := f"matmul.{kind}.{part}")]
+        names = [f"matmul.{kind}.{part}" for part in ("quantise", "quantise_row", "quantise_start")]
+        quantises, apart = [found.pop(name, None) for name in names], names[-1] in parameters
         start = f"matmul.{kind}.start"
-        if any(one is not None for one in quantises) and plain is not None and plain.value < found[start].value:
+        if not apart and any(one is not None for one in quantises) and plain is not None and plain.value < found[start].value:
             found[start] = plain
     return found
+
+
+def with_inputs(parameters: Mapping[str, Term], eight_bit: Collection[str]) -> dict[str, Term]:
+    """Parameters of the kernels over stored experts that are run: by inputs of 8 bits, or where an engine has both of 16."""
+    wide = {one for one in ("mxfp4",) if one not in eight_bit and f"grouped.{one}_wo.start" in parameters}
+    return {name: term for name, term in parameters.items() if not any(name.startswith(f"grouped.{one}_a8.") for one in wide)}
 
 
 class Kernels(Record, kw_only=True):
@@ -139,6 +151,7 @@ def _kernels(
     dtypes = [dtype for dtype in chip.dtypes() if dtype in get_args(Dtype)]
     parameters, dtype_notes = overlay.matmul_terms(chain, dtypes, engine, matmuls_of)
     parameters |= overlay.grouped_terms(chain, dtypes, engine, fused=fused_experts)
+    parameters |= overlay.batched_terms(chain, dtypes, engine)
     parameters |= overlay.attention_terms(chain, dtypes, engine)
     parameters |= overlay.single_terms(chain)
     parameters = with_borrowed_attention(chip, with_borrowed_clock(chip, parameters, chain, catalog), chain, catalog)

@@ -152,6 +152,16 @@ def grouped_terms(
     return found
 
 
+def batched_terms(chain: Sequence[Link], dtypes: Sequence[str], engine: str | None) -> dict[str, Term]:
+    """The parameters of an engine's products by heads, of the data types and kinds for which they were measured."""
+    own = [(link, link.file.engines[engine]) for link in chain if engine in link.file.engines] if engine else []
+    found: dict[str, Term] = {}
+    for kind in (kind for dtype in dtypes for kind in (dtype, *KINDS_OF.get(dtype, ()))):
+        hit = _first(own, "batched", kind)
+        found |= {} if hit is None else dict(terms_of(hit[0], f"batched.{kind}", hit[1]))
+    return found
+
+
 def _few(own: Sequence[Link], kind: str, engine: str | None) -> dict[str, Term]:
     """The parameters of the kernel that the engine takes for few tokens, where it has one."""
     tables = [(link, link.file.engines[engine].grouped_few) for link in own] if engine else []
@@ -207,8 +217,11 @@ def attention_terms(chain: Sequence[Link], dtypes: Sequence[str], engine: str | 
     for dtype in dtypes:
         likes = (dtype, *MATMUL_LIKE[dtype])
         found |= _attention_set((*own, *plain), "prefill", dtype, likes)
+        found |= _attention_set(own, "encoder", dtype, (dtype,))
         if dtype == "bf16":
             found |= _attention_set(own, "prefill", ON_EIGHT_BITS, (ON_EIGHT_BITS,))
+            found |= _attention_set(own, "widened", dtype, (dtype,))
+            found |= _attention_set(own, "widened", ON_EIGHT_BITS, (ON_EIGHT_BITS,))
     for stored, likes in (("bf16", ("bf16",)), ("fp8", ("fp8", "bf16"))):
         found |= _attention_set((*own, *plain), "decode", stored, likes)
         found |= _attention_set((*own, *plain), "latent", stored, (stored,))

@@ -145,6 +145,7 @@ def _quantise_seconds(item: Matmul, hw: Hardware, prefix: str) -> Term:
     return kernels.quantise_seconds.term(
         f"{item.name}.quantise_s", m=item.m, k=item.k, batch=item.batch, element_bytes=hw.parameter(f"{prefix}.quantise"),
         bandwidth=hw.hbm_bandwidth, row=hw.parameters.get(f"{prefix}.quantise_row", NO_TIME),
+        start=hw.parameters.get(f"{prefix}.quantise_start", NO_TIME),
     )  # fmt: skip
 
 
@@ -154,7 +155,7 @@ def _widened(item: Matmul) -> bool:
 
 
 def _matmul_set(item: Matmul, hw: Hardware) -> str:
-    """The parameters that describe a matmul best: of its kind over experts, its type over experts, its kind, its type."""
+    """The parameters that describe a matmul best: of its kind over experts or by heads, its type there, its kind, its type."""
     kinds: list[str] = [item.dtype]
     if _widened(item):
         kinds.insert(0, "int8_wo" if all_true(item.right_bytes.value >= 1.0) else "int4_wo")
@@ -167,6 +168,8 @@ def _matmul_set(item: Matmul, hw: Hardware) -> str:
     sets = [f"matmul.{kind}" for kind in kinds]
     if item.grouped:
         sets = [*(f"grouped.{kind}" for kind in kinds), *sets]
+    elif item.by_heads:
+        sets = [*(f"batched.{kind}" for kind in kinds), *sets]
     return next((each for each in sets if f"{each}.start" in hw.parameters), sets[-1])
 
 

@@ -217,7 +217,8 @@ class Library:
         """
         kernels = engine.attention_like or engine.id
         vector, warps = (None, None) if engine.serving is None else (engine.serving.vector_decode, engine.serving.warp_experts)
-        key = on, f"{engine.id} {kernels} {vector} {warps} {engine.fused_quantisation} {engine.half_sums}", memory
+        own = f"{engine.fused_quantisation} {engine.eight_bit_inputs} {engine.half_sums}"
+        key = on, f"{engine.id} {kernels} {vector} {warps} {own}", memory
         if key not in self._machines and memory is not None:
             hw = self.machine(on, engine)
             self._machines[key] = hw.replaced(
@@ -229,6 +230,7 @@ class Library:
                 target, catalog=self.catalog, engine=kernels,
                 matmuls_of={str(kind): other for kind, other in engine.matmuls_like.items()},
                 fused_experts=engine.serving is not None, fused_quantisation=engine.fused_quantisation,
+                eight_bit_inputs=engine.eight_bit_inputs,
             )  # fmt: skip
             if vector is not None:
                 made = with_vector_decode(made, target.accelerator, vector, engine.term("engine.vector_decode", vector.values))

@@ -82,6 +82,8 @@ class MatmulFit(Section):
     in an engine's graph nothing waits."""
     quantise_row: PerElement | None = None
     """Time that quantising takes for each row of the left matrix at least, however short the row is."""
+    quantise_start: Start | None = None
+    """Constant time of the kernels that quantise, where they were timed by themselves; otherwise `start` has it too."""
     reach: Annotated[Sourced, Measure("1", zero=True, within=physics.REACHED)] | None = None
     """Share of the last-level cache that stays when the kernel alone runs again and again on the same weights, as benchmarks do."""
     near: Annotated[Sourced, Measure("1", within=physics.CACHED)] | None = None
@@ -332,10 +334,18 @@ class EngineFits(Section):
     """Instead of the matmuls over experts above."""
     grouped_few: dict[MatmulKind, MatmulFit] = field(default_factory=dict)
     """Another kernel over experts that the engine takes for steps of few tokens, `most_tokens` at most."""
+    batched: dict[MatmulKind, MatmulFit] = field(default_factory=dict)
+    """Products that each head has for itself, by a library's batched kernels; otherwise matmuls speak for them."""
     prefill: dict[AttentionKind, PrefillFit] = field(default_factory=dict)
     """Instead of the prefill attention above; for a training engine, the attention that it trains with."""
     prefill_beyond: dict[AttentionKind, PrefillFit] = field(default_factory=dict)
     """The kernel for what the one under `prefill` leaves."""
+    encoder: dict[Dtype, PrefillFit] = field(default_factory=dict)
+    """Attention without a mask, as encoders of images and sound run it; otherwise prefill speaks for it."""
+    encoder_beyond: dict[Dtype, PrefillFit] = field(default_factory=dict)
+    """The kernel for what the one under `encoder` leaves."""
+    widened: dict[AttentionKind, PrefillFit] = field(default_factory=dict)
+    """Prefill over keys and values widened from a latent; otherwise that of plain heads speaks for it."""
     decode: dict[Dtype, DecodeFit] = field(default_factory=dict)
     """Instead of the decode attention above."""
     decode_beyond: dict[Dtype, DecodeFit] = field(default_factory=dict)

@@ -91,7 +91,7 @@ class Draft:
         item = Matmul(
             name=self.name(role), m=m, n=n, k=k, batch=batch, dtype=types.matmul, left_bytes=types.operand,
             right_bytes=types.weight, out_bytes=types.activation, grouped=grouped, blocked=types.blocked, micro=types.micro,
-            coded=types.coded,
+            coded=types.coded, by_heads=not grouped and batch is not ONE,
             uneven=ONE if grouped and self.setting.work.expert_skew is not None else None, tokens=tokens,
         )  # fmt: skip
         self.put(role, item, reads=reads, makes=makes, needed_again=needed_again, matrices=matrices)

@@ -100,7 +100,7 @@ def test_a_slow_kernel_is_told_and_not_replaced(tmp_path: Path) -> None:
     assert made.sets["engines.vllm.grouped.bf16"].values["memory_efficiency"].value == pytest.approx(0.15, rel=0.05)
 
 
-def test_eight_bit_activations_stand_in_for_widened_weights_where_an_engine_takes_them(tmp_path: Path) -> None:
+def test_every_engine_has_kernels_by_inputs_of_eight_and_of_sixteen_bits(tmp_path: Path) -> None:
     chip = Chip.of(CATALOG.load(Accelerator, "b200-sxm-180gb"))
     rows = layers(400)
     rows = rows.where(rows.columns["copies"] >= rows.columns["touched"])
@@ -116,8 +116,8 @@ def test_eight_bit_activations_stand_in_for_widened_weights_where_an_engine_take
         ]  # fmt: skip
     (tmp_path / "b200_sxm-moe.csv").write_text(HEAD + "\n".join(lines) + "\n")
     made = fit_experts(tmp_path, "b200_sxm", chip, STREAM)
-    engines = {"engines.tensorrt-llm.grouped.mxfp4_a8", "engines.vllm.grouped.mxfp4_wo"}
-    assert set(made.sets) == {"grouped.mxfp4_wo", *engines}
+    engines = {f"engines.{engine}.grouped.mxfp4_{inputs}" for engine in ("tensorrt-llm", "vllm") for inputs in ("a8", "wo")}
+    assert set(made.sets) == {"grouped.mxfp4_wo", *engines}, "the base has no inputs of 8 bits, which not every engine takes"
 
 
 def item(*, grouped: bool, blocked: bool = False, right: float = 1.0, left: float = 1.0) -> Matmul:
@@ -170,14 +170,16 @@ def test_an_engine_takes_another_kernel_for_few_tokens() -> None:
     assert asked(1.0, "vllm") == asked(129.0, "vllm")
 
 
-def test_mx_weights_meet_activations_of_eight_bits_where_the_engine_has_them() -> None:
+def test_mx_weights_meet_activations_of_eight_bits_where_the_engine_takes_them() -> None:
     asked = item(grouped=True, left=2.0, right=GEMMS["mxfp4_wo"].right).replaced(micro=True)
 
-    def names(engine: str) -> set[str]:
-        return leaves(matmul_seconds(asked, hardware_of(parse_target("b200-sxm-180gb", CATALOG), catalog=CATALOG, engine=engine)))
+    def names(*kinds: str) -> set[str]:
+        target = parse_target("b200-sxm-180gb", CATALOG)
+        hw = hardware_of(target, catalog=CATALOG, engine="vllm", eight_bit_inputs=kinds)
+        return leaves(matmul_seconds(asked, hw))
 
-    assert {"hw.grouped.mxfp4_a8.efficiency", "hw.fp8_flop_per_s"} <= names("tensorrt-llm")
-    assert {"hw.grouped.mxfp4_wo.efficiency", "hw.bf16_flop_per_s"} <= names("vllm")
+    assert {"hw.grouped.mxfp4_a8.efficiency", "hw.fp8_flop_per_s"} <= names("mxfp4")
+    assert {"hw.grouped.mxfp4_wo.efficiency", "hw.bf16_flop_per_s"} <= names()
 
 
 def test_weight_only_matmuls_start_as_others_do_but_in_the_engine_that_was_timed() -> None:

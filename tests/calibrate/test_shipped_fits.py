@@ -9,6 +9,7 @@ import pytest
 
 from gpuplan.calibrate import knobs
 from gpuplan.calibrate.expert_fits import GEMMS as EXPERTS
+from gpuplan.calibrate.expert_fits import STORED_ONLY
 from gpuplan.calibrate.row_seconds import matmul_row_seconds, shape_term
 from gpuplan.calibrate.table_fits import FRAMEWORKS
 from gpuplan.calibrate.table_fits import GEMMS as LINEARS
@@ -23,10 +24,11 @@ from gpuplan.specs.quantity import Sourced
 from gpuplan.work import Matmul
 
 CATALOG = Catalog.open()
-UNITS = knobs.units_of(knobs.TABLE_KNOBS, knobs.MATMUL_FIXED, knobs.QUANTISE, knobs.ISSUE)
+UNITS = knobs.units_of(knobs.TABLE_KNOBS, knobs.MATMUL_FIXED, knobs.QUANTISE_APART, knobs.ISSUE)
 SHAPES = {"m": np.array([1.0, 17.0, 300.0, 8192.0]), "n": np.array([128.0, 4096.0, 1000.0, 28672.0]),
           "k": np.array([65536.0, 4096.0, 500.0, 8192.0])}  # fmt: skip
-SETS = {"matmul": {gemm.kind or gemm.dtype: gemm for gemm in LINEARS}, "grouped": dict(EXPERTS), "grouped_few": dict(EXPERTS)}
+SETS = {"matmul": {gemm.kind or gemm.dtype: gemm for gemm in LINEARS}, "grouped": {**EXPERTS, **STORED_ONLY},
+        "grouped_few": dict(EXPERTS)}  # fmt: skip
 
 
 def shipped() -> Iterator[tuple[str, str, str, str, MatmulFit]]:
@@ -46,11 +48,14 @@ def test_what_ships_is_what_was_fitted(ident: str, engine: str, section: str, ki
     gemm = SETS[section][kind]
     grouped = section.startswith("grouped")
     values = {key: one.value for key in MatmulFit.field_names() if isinstance(one := getattr(fitted, key), Sourced)}
-    chip = Chip.of(CATALOG.load(Accelerator, ident))
+    like = CATALOG.read(Measured, CATALOG.paths("measured")[ident]).like
+    stand_in = CATALOG.load(Accelerator, like) if like in CATALOG.paths("accelerators") else None
+    chip = Chip.of(CATALOG.load(Accelerator, ident), stand_in=stand_in)
     place = "grouped" if grouped else "matmul"
     trial = chip.hardware({f"{place}.{gemm.dtype}.{key}": (values[key], UNITS[key]) for key in values if key in UNITS})
     wanted = matmul_row_seconds(SHAPES, trial, dtype=gemm.dtype, left=gemm.left, right=gemm.right, grouped=grouped)
-    hw = hardware_of(parse_target(ident, CATALOG), catalog=CATALOG, engine=engine)
+    asked = ("mxfp4",) if kind.endswith("_a8") else ()
+    hw = hardware_of(parse_target(ident, CATALOG), catalog=CATALOG, engine=engine, eight_bit_inputs=asked)
     item = Matmul(
         name="row", **{key: shape_term(key, column) for key, column in SHAPES.items()}, batch=shape_term("batch", 1.0),
         dtype=gemm.dtype, left_bytes=shape_term("left", gemm.left, "B"), right_bytes=shape_term("right", gemm.right, "B"),
@@ -62,6 +67,15 @@ def test_what_ships_is_what_was_fitted(ident: str, engine: str, section: str, ki
 
 def test_every_engine_has_sets_of_its_own() -> None:
     found = {(ident, engine, section) for ident, engine, section, _, _ in shipped()}
-    for ident in ("h100-sxm-80gb", "h200-sxm-141gb", "a100-sxm-80gb", "l40s", "b200-sxm-180gb", "gb200-186gb", "gb300-279gb"):
+    for ident in (
+        "h100-sxm-80gb",
+        "h200-sxm-141gb",
+        "a100-sxm-80gb",
+        "l40s",
+        "b200-sxm-180gb",
+        "b300-sxm-270gb",
+        "gb200-186gb",
+        "gb300-279gb",
+    ):
         for engine in FRAMEWORKS:
             assert {(ident, engine, section) for section in ("matmul", "grouped")} <= found, (ident, engine)

@@ -219,3 +219,10 @@ def test_until_0_18_ranks_of_tensorrt_llm_wait_for_each_other_in_each_layer() ->
     assert alone.seconds.find("decode.host.tensor_ranks") is None
     passes = ServingModel.of(old, plan).prefill("prefill", old.leaves()("sequences", 1))
     assert passes.seconds.find("engine.rank_wait") is None
+
+
+def test_experts_in_mxfp4_take_inputs_as_the_engine_does() -> None:
+    kinds = {engine: subject("gpt-oss-120b", "b200", engine).hw.parameters for engine in ("sglang", "tensorrt-llm", "vllm")}
+    found = {engine: "grouped.mxfp4_a8.start" in parameters for engine, parameters in kinds.items()}
+    assert found == {"sglang": True, "tensorrt-llm": True, "vllm": False}
+    assert all("grouped.mxfp4_wo.start" in parameters for parameters in kinds.values())

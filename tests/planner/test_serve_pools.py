@@ -17,7 +17,7 @@ from tests.cli.cli_calls import Call
 
 TTFT, TPOT, RATE = 0.25, 0.01, 20.0
 """A promise that five accelerators of two kinds keep and five alike do not: a first token comes after 241 ms, of which the server
-and the tokenizer take 18, and the wait for the prompts read before it and for a step of the decode worker the rest of what is not prefill."""
+and the tokenizer take 18; it waits for prompts before it and for a step of the decode worker too."""
 LOAD = ("--rate", "20/s", "--prompt", "4000", "--output", "200")
 ASKED = (
     "plan", "serve", "llama-3.1-8b", "--on", "h100", "--price", "3", "--minimize", "gpus", "--lowest-bits", "16",
