@@ -18,7 +18,8 @@ def hardware_key(target: Target, *, hosts: bool = False) -> Hashable:
     host = target.per_unit if target.instance is not None or target.system is not None else 0
     own = (target.instance or target.system).id if hosts and host else ""  # type: ignore[union-attr]
     chip = target.accelerator.id, target.memory, target.share, target.local
-    return chip, target.count, levels, _plain(target.host_link), host, own
+    apart = 0 if target.unjoined is None else target.unjoined.reach
+    return chip, target.count, apart, levels, _plain(target.host_link), host, own
 
 
 def _plain(value: Any) -> Any:

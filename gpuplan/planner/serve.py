@@ -221,6 +221,11 @@ class ServeSearch:
                         made.append(option.replaced(bound=bound))
         return sorted(made, key=lambda one: (one.bound, one.machine.name, one.units, str(one.weights)))
 
+    @property
+    def held(self) -> float:
+        """Bytes of weights at least, in the narrowest of the formats."""
+        return min(self._requests(weights).held for weights in self.formats)
+
     def _requests(self, weights: WeightFormat | None) -> Requests:
         """What the load takes at least with weights in a format."""
         return requests_of(self.card, self.want.loaded(self.want.amount), weights)
@@ -263,7 +268,8 @@ class ServeSearch:
         for option in batch:
             asked = self.want.loaded(self.want.amount).replaced(on=option.target, weights=option.weights)
             try:
-                key: Hashable = hardware_key(self.library.target(option.target)), option.weights, option.alone
+                target = self.library.target(option.target, apart=option.machine.fixed)
+                key: Hashable = hardware_key(target), option.weights, option.alone
                 known = self.same.setdefault(key, [])
                 known.append(option)
                 if len(known) == 1:

@@ -311,6 +311,10 @@ class _Answer:
             return UsageError(
                 Problem("plan.no-machine", what, "leave --count or --max-count out, or name other machines with --on")
             )
+        for one in (each for each in self.search.machines if each.fixed):
+            apart = self.library.target(one.name, apart=True).unjoined
+            if apart is not None and self.search.held <= one.each * (one.chip.memory or 0.0):
+                return apart.error
         what = f"{self.want.run.model} fits on none of the {self.search.candidates} machines that were looked at"
         return InfeasibleError(Problem("plan.too-large", what, "allow more with --max-count, or fewer bits with --lowest-bits 4"))
 

@@ -83,7 +83,7 @@ class Percentiles:
     def _keeps(self, one: Served, parts: int) -> bool:
         """Whether one unit keeps the promise with its part of the load; the same hardware is simulated once."""
         fleet, option = one.fleet, one.option
-        hardware = hardware_key(self.search.library.target(option.target))
+        hardware = hardware_key(self.search.library.target(option.target, apart=True))
         key = hardware, option.weights, option.alone, fleet.division, parts
         if key not in self.known:
             self.simulations += 1

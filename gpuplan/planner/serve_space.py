@@ -151,7 +151,7 @@ def grouped(
             frozenset(hw.parameters),
             frozenset(hw.peaks),
         )
-        key = id(subject.arch), id(subject.engine), site.ranks, site.alone, wants.index(site.want), kind
+        key = id(subject.arch), id(subject.engine), site.ranks, hw.joined, site.alone, wants.index(site.want), kind
         groups.setdefault(key, []).append(site)
     made: list[Group] = []
     refused: dict[Hashable, GpuplanError] = {}
