@@ -16,6 +16,7 @@ from gpuplan.plan.ask_goal import PlanTrainAsk
 from gpuplan.plan.train import TrainPlan
 from gpuplan.planner.bounds import bounds, least_work, sustained
 from gpuplan.planner.front import beaten, front_of
+from gpuplan.planner.sought import sought
 from gpuplan.planner.survey import Survey, Wanted
 from gpuplan.planner.where import Machine, outdone
 from gpuplan.record import Record
@@ -285,7 +286,9 @@ class Search:
     def _searched(self, options: Sequence[Prospect]) -> list[Candidate]:
         """The whole answer of each prospect, as `gpuplan train` gives it."""
         asks = {one.target: self.run.replaced(on=one.target) for one in options}
-        made = on_targets(asks, self.library).estimates() if asks else {}
+        made = (
+            on_targets(asks, self.library, sought(list(asks.values()), self.library, self.survey.crew)).estimates() if asks else {}
+        )
         return [self._candidate(one, made[one.target]) for one in options if one.target in made]
 
     def _candidate(self, one: Prospect, estimate: Estimate) -> Candidate:

@@ -19,6 +19,7 @@ from gpuplan.plan.ask import TrainAsk
 from gpuplan.plan.ask_goal import PlanRlAsk, PlanTrainAsk
 from gpuplan.planner.bounds import bounds, least_work, sustained
 from gpuplan.planner.command import command_of
+from gpuplan.planner.crew import Crew
 from gpuplan.planner.flips import flips_of
 from gpuplan.planner.front import beaten, front_of
 from gpuplan.planner.prospects import BEST, FEW, FIGURES, first_case, limits_of
@@ -113,7 +114,7 @@ class Search:
                 heappush(order, (one.least(self.figure), one.count, at))
             else:
                 batch.append(one)
-            if len(batch) >= self.answers.jobs or not order:
+            if len(batch) >= self.answers.crew.jobs or not order:
                 self._ask(batch)
                 batch = []
             tell("machines with a count", len(todo) - len(order), len(todo))
@@ -241,8 +242,8 @@ def plan_rl(goal: PlanRlAsk, run: TrainAsk, library: Library) -> Planned:
     card = library.card(run.model)
     run, notes = _of_steps(goal, run.replaced(rl=run.rl or "grpo"))
     asked, found, more = placed_or_fastest(goal, run, library)
-    with Answers(run, library, goal.jobs or 1) as answers:
-        return _planned(asked, run, library, card, found, answers, (*notes, *more))
+    with Crew(goal.jobs or 1, run) as crew:
+        return _planned(asked, run, library, card, found, Answers(run, library, crew), (*notes, *more))
 
 
 def _planned(

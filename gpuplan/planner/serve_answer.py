@@ -13,6 +13,7 @@ from gpuplan.plan.ask_goal import PlanServeAsk
 from gpuplan.plan.ask_serving import ServeAsk
 from gpuplan.plan.words import WeightFormat
 from gpuplan.planner.command import command_of
+from gpuplan.planner.crew import Crew
 from gpuplan.planner.promise import NAMES, Promise
 from gpuplan.planner.refusals import refusals
 from gpuplan.planner.serve import Served, ServeSearch, Wanted
@@ -66,8 +67,12 @@ def plan_serve(goal: PlanServeAsk, run: ServeAsk, library: Library) -> Planned:
     if promise.percent is None:
         search.go(shown)
         served = search.ranked()[:shown]
+        if (goal.jobs or 1) > 1:
+            text = "--jobs: one process does it all, as nothing is simulated"
+            notes = (*notes, Note("plan.jobs", text, "with --p simulations are shared out"))
     else:
-        served = Percentiles(search, promise).go(shown)[:shown]
+        with Crew(goal.jobs or 1, load.run) as crew:
+            served = Percentiles(search, promise, crew).go(shown)[:shown]
     made = _Answer(load, promise, served, search, pools=bool(goal.pools)).planned((*load.notes, *notes, *where.notes))
     if form is not None and served:
         from gpuplan.planner.serve_launch import fleet_launch

@@ -15,6 +15,7 @@ from gpuplan.formulas.training import compute_optimal_tokens
 from gpuplan.plan.ask import TrainAsk
 from gpuplan.plan.ask_goal import PlanFinetuneAsk, PlanTrainAsk
 from gpuplan.planner.command import command_of
+from gpuplan.planner.crew import Crew
 from gpuplan.planner.flips import flips_of
 from gpuplan.planner.prospects import Search
 from gpuplan.planner.refusals import refusals
@@ -78,8 +79,15 @@ def plan_finetune(goal: PlanFinetuneAsk, run: TrainAsk, library: Library) -> Pla
 
 def _planned(goal: PlanTrainAsk, run: TrainAsk, library: Library, card: ModelCard, notes: tuple[Note, ...]) -> Planned:
     """The answer to a goal about a run of which the length is known."""
+    with Crew(goal.jobs or 1, run) as crew:
+        return _by_crew(goal, run, library, card, notes, crew)
+
+
+def _by_crew(
+    goal: PlanTrainAsk, run: TrainAsk, library: Library, card: ModelCard, notes: tuple[Note, ...], crew: Crew
+) -> Planned:  # fmt: skip
     goal, found, more = placed_or_fastest(goal, run, library)
-    survey, tokens = Survey(library), tokens_of(run)
+    survey, tokens = Survey(library, crew), tokens_of(run)
 
     def searched(asked: PlanTrainAsk) -> Search:
         search = Search(asked, run, library, card, found.machines, survey, tokens)
