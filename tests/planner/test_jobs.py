@@ -17,7 +17,8 @@ from gpuplan.render.planned_serving import as_json as fleets_as_json
 
 TRAIN = {"model": "qwen2.5-0.5b", "tokens": "10B", "on": "h100,l40s,aws:p4d.24xlarge", "max_count": "16", "best": "4"}
 SERVE = {
-    "model": "qwen2.5-0.5b", "rate": "80/s", "prompt": "256", "output": "32", "ttft": "60ms", "tpot": "5500us", "p": "99", "on": "lambda:gpu_1x_a10",
+    "model": "qwen2.5-0.5b", "rate": "80/s", "prompt": "256", "output": "32", "ttft": "60ms", "tpot": "5500us", "p": "99",
+    "on": "lambda:gpu_1x_a10",
 }  # fmt: skip
 
 
