@@ -29,7 +29,7 @@ from gpuplan.planner.rl_answers import Answers
 from gpuplan.planner.rl_bounds import Least, least_of
 from gpuplan.planner.train import placed_or_fastest
 from gpuplan.planner.where import Machine, Places, outdone
-from gpuplan.planner.why import binds_of, said_to_beat
+from gpuplan.planner.why import SOONER, binds_of, said_to_beat
 from gpuplan.record import Record
 from gpuplan.search.library import Library
 from gpuplan.search.rl import looked_up_rl, wanted_of
@@ -269,7 +269,7 @@ def _planned(
 
         notes = (*notes, *spares((best or nearest)[0], asked.repair, library))
     return Planned(
-        model=run.model, least=search.figure, limits=search.limits, best=said_to_beat(best, search.figure),
+        model=run.model, least=search.figure, limits=search.limits, best=said_to_beat(best, search.figure, SOONER),
         binds=binds_of(best[0], search.limits) if best else "", looked=search.looked,
         front=search.front() if asked.front and best else (), flips=flips_of(best, search.figure, search.limits, run.tokens),
         relax=relax, nearest=nearest, command=command_of(run, (best or nearest)[0].offering.target),

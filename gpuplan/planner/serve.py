@@ -342,8 +342,17 @@ class ServeSearch:
 
 
 def ranked(found: Iterable[Served]) -> list[Served]:
-    """The best of each machine, the best first: what is to be least, then the cheaper, then the fewest accelerators."""
-    order = sorted(found, key=lambda one: (one.figure, one.usd_per_month, one.fleet.accelerators, str(one.option.key)))
+    """The best of each machine, the best first: what is to be least, then the cheaper, then the fewest accelerators.
+
+    Of formats with which the same fleet does it the weights as they are published come first: quantising them gains nothing.
+    """
+    order = sorted(
+        found,
+        key=lambda one: (
+            one.figure, one.usd_per_month, one.fleet.accelerators, one.option.machine.name, one.option.weights is not None,
+            str(one.option.key),
+        ),
+    )  # fmt: skip
     kept: dict[str, Served] = {}
     for one in order:
         kept.setdefault(one.option.machine.name, one)

@@ -23,7 +23,7 @@ from gpuplan.planner.serve_load import Loaded, loaded, promised
 from gpuplan.planner.serve_percentiles import Percentiles
 from gpuplan.planner.spending import spending
 from gpuplan.planner.where import places
-from gpuplan.planner.why import said_to_beat
+from gpuplan.planner.why import ALIKE, CHEAPER, said_to_beat
 from gpuplan.search.library import SERVES, Library
 from gpuplan.search.load import rate_text
 from gpuplan.search.serving import answer_serving
@@ -146,7 +146,7 @@ class _Answer:
         one = self.search
         return Planned(
             model=self.want.run.model, task="serve", least=self.least, limits=self.limits, asked=self.asked(),
-            best=said_to_beat(best, self.least), binds=binds,
+            best=said_to_beat(best, self.least, CHEAPER), binds=binds,
             looked=Looked(one.candidates, one.bounded, one.estimated, one.plans, len(one.refused)),
             command="" if unit is None else command_of(unit, unit.on),
             flips=flips, relax=relax, nearest=nearest,
@@ -247,7 +247,8 @@ class _Answer:
         if not served:
             return
         first = served[0]
-        if self.want.least == "cost" and len(served) > 1 and first.option.machine.price is not None:
+        tie = len(served) < 2 or served[1].figure <= first.figure * (1 + ALIKE)
+        if self.want.least == "cost" and not tie and first.option.machine.price is not None:
             at = first.option.machine.price * served[1].figure / first.figure
             yield Flip(
                 f"an accelerator of {first.option.machine.name} costs more than {human(at, 'USD/s')}",

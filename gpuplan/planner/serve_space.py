@@ -80,7 +80,7 @@ class Group(Record, eq=False, kw_only=True):
         def number(value: Any) -> int:
             return int(np.broadcast_to(np.asarray(value), (*self.fits.shape, 1))[(*place, 0)])
 
-        return Division.of(self.plan, number)
+        return Division.of(self.plan, number, striped="decode_cp" in _space(self.sites[0]).axes)
 
     def least(self, amount: float) -> Numbers:
         """The fewest accelerators of each site that keep a load, whatever is promised; infinity where nothing fits."""

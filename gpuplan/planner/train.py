@@ -23,7 +23,7 @@ from gpuplan.planner.relax import relaxed
 from gpuplan.planner.spending import spending
 from gpuplan.planner.survey import Survey
 from gpuplan.planner.where import Places, places
-from gpuplan.planner.why import binds_of, said_to_beat
+from gpuplan.planner.why import SOONER, binds_of, said_to_beat
 from gpuplan.search.library import Library
 from gpuplan.search.sample_supply import samples_seen
 from gpuplan.search.usual import of_adapters
@@ -115,7 +115,7 @@ def _by_crew(
     if best or nearest:
         more = (*more, *spending((best or nearest)[0]))
     return Planned(
-        model=run.model, least=search.least, limits=search.limits, best=said_to_beat(best, search.least),
+        model=run.model, least=search.least, limits=search.limits, best=said_to_beat(best, search.least, SOONER),
         binds=binds_of(best[0], search.limits) if best else "", looked=search.looked,
         front=search.front() if goal.front and best else (), flips=flips_of(best, search.least, search.limits, run.tokens),
         relax=relax, nearest=nearest, command=command_of(run, (best or nearest)[0].offering.target),
