@@ -257,7 +257,10 @@ class Search:
 
     def best(self) -> list[Candidate]:
         """The best few, each asked about in full; none where nothing meets the goal."""
-        order = sorted(self.kept(NEARLY), key=lambda one: (one.figure(self.least), one.seconds, one.count, one.machine.name))
+        order = sorted(
+            self.kept(NEARLY),
+            key=lambda one: (one.figure(self.least), one.seconds, one.figure("cost_usd"), one.count, one.machine.name),
+        )
         found: list[Candidate] = []
         done: set[str] = set()
         for _ in range(TRIES):
@@ -303,7 +306,12 @@ class Search:
     def _ranked(self, found: Iterable[Candidate]) -> list[Candidate]:
         """The best of each provider and accelerator, the best first."""
         families = self.families
-        order = sorted(found, key=lambda one: (one.figures.get(self.least, inf), one.figures["wall_time_s"], one.offering.target))
+        order = sorted(
+            found,
+            key=lambda one: (
+                *(one.figures.get(key, inf) for key in (self.least, "wall_time_s", "cost_usd")), one.offering.target,
+            ),
+        )  # fmt: skip
         kept: dict[tuple[str, str], Candidate] = {}
         for one in order:
             kept.setdefault(families[one.offering.target], one)

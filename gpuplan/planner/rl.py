@@ -184,7 +184,12 @@ class Search:
     def kept(self) -> list[Seen]:
         """Those that fit and keep the limits, the best first."""
         made = [one for one in self.seen if one.fits and not self._broken(one)]
-        return sorted(made, key=lambda one: (one.figures.get(self.figure, inf), one.figures["wall_time_s"], one.prospect.target))
+        return sorted(
+            made,
+            key=lambda one: (
+                *(one.figures.get(key, inf) for key in (self.figure, "wall_time_s", "cost_usd")), one.prospect.target,
+            ),
+        )  # fmt: skip
 
     def _broken(self, one: Seen) -> tuple[Limit, ...]:
         return tuple(limit for limit in self.limits if limit.broken_by(one.figures.get(limit.figure, inf)))

@@ -11,7 +11,7 @@ from gpuplan.units import human
 
 ALIKE = 5e-5
 """What differs by no more is a tie: the figures that are shown of it are the same."""
-SOONER = {"wall_time_s": "as the sooner"}
+SOONER = {"wall_time_s": "as the sooner", "cost_usd": "as the cheaper"}
 """How machines that train are ordered where they are alike in what is to be least."""
 CHEAPER = {"cost_usd_per_month": "as the cheaper", "accelerators": "with fewer accelerators"}
 """The same of fleets."""

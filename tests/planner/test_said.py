@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from math import inf
 
 import pytest
 
@@ -40,12 +41,14 @@ def test_its_command_has_no_digits_that_nobody_typed(tied: Planned) -> None:
     assert not re.search(r"\d\.\d{6,}", tied.command)
 
 
-def test_nothing_is_zero_percent_less() -> None:
-    found = planned("plan train", {"model": "qwen2.5-0.5b", "tokens": "1B", "on": "l40s", "max_count": "4", "best": "9"})
+def test_of_as_many_accelerators_the_sooner_come_first_and_of_these_the_cheaper() -> None:
+    given = {"model": "qwen2.5-0.5b", "tokens": "1B", "on": "l40s,h100", "max_count": "4", "best": "30", "minimize": "gpus"}
+    found = planned("plan train", given)
     assert isinstance(found, Planned)
-    said = [one.beats for one in found.best if one.beats]
-    assert any("a tie with the next" in one for one in said)
-    assert not any(one.startswith("0 %") for one in said)
+    order = [(one.figures["accelerators"], one.figures["wall_time_s"], one.figures.get("cost_usd", inf)) for one in found.best]
+    assert order == sorted(order)
+    said = {one.beats.partition(":")[0] for one in found.best if one.beats}
+    assert {f"a tie with the next, before which it stands as the {how}" for how in ("sooner", "cheaper")} <= said
 
 
 @pytest.mark.parametrize("engine", ["sglang", "vllm"])
