@@ -27,6 +27,7 @@ from gpuplan.planner.refusals import refusals
 from gpuplan.planner.relax import relaxed
 from gpuplan.planner.rl_answers import Answers
 from gpuplan.planner.rl_bounds import Least, least_of
+from gpuplan.planner.rl_open import left_open
 from gpuplan.planner.train import placed_or_fastest
 from gpuplan.planner.where import Machine, Places, outdone
 from gpuplan.planner.why import SOONER, binds_of, said_to_beat
@@ -273,10 +274,13 @@ def _planned(
         from gpuplan.planner.spares import spares
 
         notes = (*notes, *spares((best or nearest)[0], asked.repair, library))
+    flips = flips_of(best, search.figure, search.limits, run.tokens)
+    if best:
+        flips = (*left_open(run, best[0], search.figure, answers.crew), *flips)
     return Planned(
         model=run.model, least=search.figure, limits=search.limits, best=said_to_beat(best, search.figure, SOONER),
         binds=binds_of(best[0], search.limits) if best else "", looked=search.looked,
-        front=search.front() if asked.front and best else (), flips=flips_of(best, search.figure, search.limits, run.tokens),
+        front=search.front() if asked.front and best else (), flips=flips,
         relax=relax, nearest=nearest, command=command_of(run, (best or nearest)[0].offering.target),
         notes=(*notes, *found.notes, *refusals(search.refused)),
     )  # fmt: skip
