@@ -62,7 +62,8 @@ def plan_serve(goal: PlanServeAsk, run: ServeAsk, library: Library) -> Planned:
         run=load.run, promise=promise.replaced(percent=None), rate=load.rate, users=load.users, least=least, spare=goal.spare or 0,
         most=goal.count or goal.max_count, usd_per_month=goal.budget,
     )  # fmt: skip
-    search = ServeSearch(want, where.machines, library, formats(goal.lowest_bits or LOWEST, run, library))
+    kinds = formats(goal.lowest_bits or LOWEST, run, library)
+    search = ServeSearch(want, where.machines, library, kinds, prunes=promise.percent is None)
     shown = goal.best or BEST
     if promise.percent is None:
         search.go(shown)
@@ -132,7 +133,7 @@ class _Answer:
         binds, flips = (self.binds(served[0], best[0]), tuple(self.flips(served))) if served else ("", ())
         if best:
             grown = autoscaled(self.load, self.want, served[0], best[0])
-            notes = (*notes, *self.quality(), *self.wide(), *grown)
+            notes = (*notes, *self.quality(), *grown)
             replicas = best[0]
             if self.pools:
                 from gpuplan.planner.serve_pools import beside, binds_of
@@ -213,14 +214,6 @@ class _Answer:
         weights = chosen.option.weights
         text = f"weights are quantised to {weights}: {TOLD[BITS[weights]]}; of {self.want.run.model} nothing is on record"
         yield Note("plan.quality", text, "--lowest-bits 16 leaves them as published")
-
-    def wide(self) -> Iterator[Note]:
-        """That replicas which share their experts over ranks of attention are not among what was looked at."""
-        serving = self.library.engine(self.want.run.engine or SERVES)[0].serving
-        if not self.search.card.architecture.moes or serving is None or serving.shares_experts is None:
-            return
-        text = "replicas whose ranks of attention share experts were not looked at: fewer accelerators may do"
-        yield Note("plan.wide", text, "`gpuplan serve MODEL --on SYSTEM --rate R` looks at them")
 
     def surely(self, served: Served, best: Candidate) -> Iterator[Note]:
         """That the high end of a promised time breaks the promise, and how many parts would keep it there too."""
