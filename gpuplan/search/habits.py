@@ -45,7 +45,7 @@ class Habits:
         self.chosen.append(Choice(name, shown, why, habit=True))
 
     def without(self, name: str) -> Habits:
-        """The same with an option left out again."""
+        """The same with an option left open, which a habit may have taken."""
         made = Habits(self.ask.replaced(**{name: None}), self.engine)
         made.chosen = [choice for choice in self.chosen if choice.name != name]
         return made
@@ -136,9 +136,29 @@ def _as_trained(habits: Habits, made: Pretraining) -> None:
     if made.dispatcher is not None and ask.dispatcher is None and ask.ep != 1:
         habits.ask = habits.ask.replaced(dispatcher=made.dispatcher)
         habits.chosen.append(Choice("dispatcher", made.dispatcher, f"as the model was trained ({made.source})", habit=True))
-    if made.schedule is not None and ask.schedule is None and ask.pp is not None and ask.pp > 1 and ask.vpp is None:
-        habits.ask = habits.ask.replaced(schedule=made.schedule)
-        habits.chosen.append(Choice("schedule", made.schedule, f"as the model was trained ({made.source})", habit=True))
+    if ask.pp is not None and ask.pp > 1:
+        _schedule_as_trained(habits, made)
+
+
+def _schedule_as_trained(habits: Habits, made: Pretraining) -> bool:
+    """Whether the makers' pipeline schedule was taken, where the user says nothing of one."""
+    if made.schedule is None or habits.ask.schedule is not None or habits.ask.vpp is not None:
+        return False
+    habits.ask = habits.ask.replaced(schedule=made.schedule)
+    habits.chosen.append(Choice("schedule", made.schedule, f"as the model was trained ({made.source})", habit=True))
+    return True
+
+
+def piped_as_trained(habits: Habits, found: Found) -> Habits | None:
+    """The same with the makers' pipeline schedule, where it is open whether there are stages; None: there is none to try.
+
+    It is looked at beside the usual one: it needs stages, and a plan without any may be faster.
+    """
+    ask = habits.ask
+    if ask.pp is not None or ask.schedule is not None or ask.engine is not None or found.card.pretraining is None:
+        return None
+    other = habits.without("schedule")
+    return other if _schedule_as_trained(other, found.card.pretraining) else None
 
 
 def _usual_rank(habits: Habits, found: Found) -> None:

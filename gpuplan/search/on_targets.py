@@ -21,7 +21,7 @@ from gpuplan.plan.train import TrainPlan
 from gpuplan.record import Record
 from gpuplan.search import serving, training
 from gpuplan.search.best_on_each import Foreseen, best_on_each
-from gpuplan.search.habits import looked_up
+from gpuplan.search.habits import looked_up, piped_as_trained
 from gpuplan.search.library import Library
 from gpuplan.search.space import Space
 from gpuplan.term import Term
@@ -92,6 +92,9 @@ def opened(asks: Iterable[Common], library: Library) -> Iterator[tuple[Subject, 
             try:
                 found, habits = looked_up(ask, library, with_price=False)
                 yield found.subject, training.space_of(habits.ask, found)[0]
+                piped = piped_as_trained(habits, found)
+                if piped is not None:
+                    yield found.subject, training.space_of(piped.ask, found)[0]
             except GpuplanError:
                 continue  # It is asked again where its error is told.
 

@@ -17,7 +17,7 @@ from gpuplan.plan.words import Offload, Schedule
 from gpuplan.record import Record
 from gpuplan.search.best import Best, only
 from gpuplan.search.best_on_each import Foreseen, best_plan, place_of
-from gpuplan.search.habits import Habits, is_described, looked_up, precision_notes
+from gpuplan.search.habits import Habits, is_described, looked_up, piped_as_trained, precision_notes
 from gpuplan.search.idle import idle_notes
 from gpuplan.search.library import Found, Library
 from gpuplan.search.sample_supply import SampleSupply, pace_notes, sample_supply_of, samples_seen
@@ -171,6 +171,11 @@ def chosen_with(
     """
     space, chosen = space_of(habits.ask, found)
     result = chosen_plan(habits.ask, found.subject, space, foreseen, roughly=roughly)
+    piped = piped_as_trained(habits, found)
+    if piped is not None and result.looked_at > 1:
+        also = _better_piped(piped, found, result, foreseen, roughly=roughly)
+        if also is not None:
+            habits, chosen, result = piped, *also
     fewer = habits.given_up()
     if fewer is not None and not training_fits(result, found.subject):
         return chosen_with(fewer, found, foreseen, roughly=roughly)
@@ -181,6 +186,21 @@ def chosen_with(
             asked, result, told = otherwise
             return asked, [*habits.chosen, *chosen, told], result
     return habits.ask, [*habits.chosen, *chosen], result
+
+
+def _better_piped(
+    piped: Habits, found: Found, usual: Best[TrainPlan], foreseen: Foreseen | None, *, roughly: bool
+) -> tuple[list[Choice], Best[TrainPlan]] | None:  # fmt: skip
+    """The best plan with another schedule of its stages and what was taken beside it; None where the usual one is as good."""
+    space, chosen = space_of(piped.ask, found)
+    try:
+        best = chosen_plan(piped.ask, found.subject, space, foreseen, roughly=roughly)
+    except PlanError:
+        return None  # such a schedule wants what this machine or this batch does not have
+    if not best.keys or best.keys >= usual.keys:
+        return None
+    looked_at, fitting = best.looked_at + usual.looked_at, best.fitting + usual.fitting
+    return chosen, best.replaced(looked_at=looked_at, fitting=fitting)
 
 
 def _sharded_more(ask: TrainAsk, found: Found) -> tuple[TrainAsk, Best[TrainPlan], Choice] | None:

@@ -11,6 +11,7 @@ import pytest
 from gpuplan.errors import GpuplanError
 from gpuplan.estimate.training import training_figures
 from gpuplan.plan.ask import TrainAsk
+from gpuplan.search.on_targets import on_targets
 from gpuplan.search.training import settled
 from tests.estimate.subjects import library
 from tests.search.forced import beaten, forced, found, questions
@@ -42,6 +43,9 @@ KNOWN: dict[str, tuple[TrainAsk, tuple[dict[str, int], ...]]] = {
         TrainAsk(model="llama-3.1-405b", on="8192xh100", engine="nemo", precision="fp8", seq_len=8192, global_batch=1536),
         ({"cp": 2},),
     ),
+    "deepseek-v3, whose makers' schedule wants stages": (
+        TrainAsk(model="deepseek-v3", on="2048xh800", tp=2, cp=2, ep=32, micro_batch=1), ({"pp": 8}, {"pp": 16}),
+    ),
 }  # fmt: skip
 
 
@@ -59,6 +63,16 @@ def test_no_forced_value_beats_what_was_chosen(ask: TrainAsk) -> None:
 def test_values_that_once_beat_what_was_chosen_no_longer_do(name: str) -> None:
     ask, options = KNOWN[name]
     assert beaten(ask, list(options)) == []
+
+
+def test_the_schedule_of_the_makers_is_looked_at_where_stages_are_left_open() -> None:
+    """Also where machines are looked at together, as in `plan train`."""
+    ask = TrainAsk(model="deepseek-v3", on="2048xh800", tp=2, cp=2, ep=32, micro_batch=1)
+    assert found(ask).plan.parallel.schedule == "dualpipe"
+    together = on_targets({on: ask.replaced(on=on) for on in ("2048xh800", "2048xh100")}, library())
+    assert {one.plan.parallel.schedule for one in together.decided.values()} == {"dualpipe"}
+    assert found(ask.replaced(schedule="1f1b")).plan.parallel.schedule == "1f1b"
+    assert found(ask.replaced(engine="megatron-lm")).plan.parallel.schedule == "1f1b"
 
 
 def test_states_are_sharded_further_where_that_is_what_fits() -> None:
