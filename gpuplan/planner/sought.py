@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 
 from gpuplan.errors import GpuplanError
 from gpuplan.plan.ask import TrainAsk
@@ -19,24 +19,21 @@ def sought(asks: Sequence[TrainAsk], library: Library, crew: Crew | None) -> For
 
     What cannot be searched is left out: its own search says why.
     """
-    if crew is None or crew.jobs == 1 or len(asks) < 2:
+    if crew is None or crew.jobs == 1:
         return None
-    plans = crew.map(_best, asks)
-    found: dict[Hashable, Best[TrainPlan]] = {}
-    for ask, plan in zip(asks, plans, strict=True):
-        if plan is not None:
-            ((subject, space),) = opened([ask], library)
-            found[place_of(subject, space)] = plan
-    return found
+    spaces = [(ask, at, one) for ask in asks for at, one in enumerate(opened([ask], library))]
+    if len(spaces) < 2:
+        return None
+    plans = crew.map(_best, [(ask, at) for ask, at, _ in spaces])
+    return {place_of(*one): plan for (_, _, one), plan in zip(spaces, plans, strict=True) if plan is not None}
 
 
-def _best(ask: TrainAsk) -> Best[TrainPlan] | None:
-    """The best plan of one machine, in a process that reads the data files itself."""
-    library = library_of(ask)
-    for subject, space in opened([ask], library):
+def _best(asked: tuple[TrainAsk, int]) -> Best[TrainPlan] | None:
+    """The best plan of one of the spaces of one machine, in a process that reads the data files itself."""
+    ask, at = asked
+    try:
+        subject, space = list(opened([ask], library_of(ask)))[at]
         known = best_on_each([(subject, space)]).get(place_of(subject, space))
-        try:
-            return best_plan(subject, space) if known is None else known
-        except GpuplanError:
-            return None
-    return None
+        return best_plan(subject, space) if known is None else known
+    except GpuplanError:
+        return None
