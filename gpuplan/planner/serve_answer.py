@@ -105,7 +105,7 @@ def limits_of(promise: Promise, want: Wanted | None = None) -> tuple[Limit, ...]
     if want is not None and want.usd_per_month is not None:
         made.append(Limit("cost_usd_per_month", want.usd_per_month, f"--budget {human(want.usd_per_month, 'USD')} a month"))
     if want is not None and want.most is not None:
-        made.append(Limit("accelerators", float(want.most), f"{want.most:,} accelerators at most"))
+        made.append(Limit("accelerators", float(want.most), f"{want.most:,} accelerator{'s' if want.most > 1 else ''} at most"))
     return tuple(made)
 
 
@@ -288,7 +288,7 @@ class _Answer:
         machine = few.option.machine
         count = machine.each if machine.fixed else self.want.most
         if count is not None and few.fleet.accelerators > count:
-            said = f"--on {machine.name}" if machine.fixed else f"{count:,} accelerators at most"
+            said = f"--on {machine.name}" if machine.fixed else f"{count:,} accelerator{'s' if count > 1 else ''} at most"
             made.append(Relax(Limit("accelerators", float(count), said), float(few.fleet.accelerators), machine.accelerator))
         return tuple(made), (self.candidate(least if made and made[0].limit.figure == "cost_usd_per_month" else few),)
 
