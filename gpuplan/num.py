@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeGuard, cast
 
 if TYPE_CHECKING:
     import numpy as np
@@ -41,7 +41,7 @@ class Apart(Exception):
         self.kinds = kinds
 
 
-def is_array(value: Num) -> bool:
+def is_array(value: Num) -> TypeGuard[NDArray[np.float64]]:
     """Whether a value holds many candidates rather than one."""
     return not isinstance(value, (int, float))
 

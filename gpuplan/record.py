@@ -42,7 +42,11 @@ class Record:
     _fields: ClassVar[tuple[str, ...]] = ()
     _known: ClassVar[frozenset[str]] = frozenset()
     """The names of the fields, to look a name up."""
+    _defaults: ClassVar[dict[str, Any]] = {}
+    """The values of fields that may be left out; those that are made anew for each record are not among them."""
     _keyword_only: ClassVar[bool] = False
+    _checked: ClassVar[bool] = False
+    """Whether the class does something once its fields are set."""
 
     def __init_subclass__(cls, *, kw_only: bool = False, eq: bool = True) -> None:
         """Collect the fields of the class; annotations stay unread text."""
@@ -52,6 +56,9 @@ class Record:
         cls._fields = (*inherited, *(name for name in own if name not in inherited))
         cls._known = frozenset(cls._fields)
         cls._keyword_only = kw_only or cls._keyword_only
+        had = {name: getattr(cls, name) for name in cls._fields if hasattr(cls, name)}
+        cls._defaults = {name: default for name, default in had.items() if type(default) is not _Factory}
+        cls._checked = cls.__post_init__ is not Record.__post_init__
         if not eq:
             cls.__eq__ = object.__eq__  # type: ignore[method-assign]
             cls.__hash__ = object.__hash__  # type: ignore[method-assign]
@@ -59,18 +66,20 @@ class Record:
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         cls = type(self)
         values = self.__dict__
+        values.update(cls._defaults)
         if args:
             if cls._keyword_only or len(args) > len(cls._fields):
                 raise TypeError(f"{cls.__name__} takes {'keywords only' if cls._keyword_only else f'{len(cls._fields)} values'}")
             values.update(zip(cls._fields, args, strict=False))
         if kwargs:
-            if not kwargs.keys() <= cls._known or not values.keys().isdisjoint(kwargs):
-                name = next(name for name in kwargs if name not in cls._known or name in values)
-                raise TypeError(f"{cls.__name__} got {'twice' if name in values else 'an unknown field'}: {name!r}")
+            if not cls._known.issuperset(kwargs) or (args and not kwargs.keys().isdisjoint(cls._fields[: len(args)])):
+                name = next(name for name in kwargs if name not in cls._known or name in cls._fields[: len(args)])
+                raise TypeError(f"{cls.__name__} got {'twice' if name in cls._known else 'an unknown field'}: {name!r}")
             values.update(kwargs)
         if len(values) < len(cls._fields):
             self._fill()
-        self.__post_init__()
+        if cls._checked:
+            self.__post_init__()
 
     def __post_init__(self) -> None:
         """What a record does once its fields are set, such as checking them; nothing by default."""
@@ -79,11 +88,10 @@ class Record:
         cls, values = type(self), self.__dict__
         for name in cls._fields:
             if name not in values:
-                try:
-                    default = getattr(cls, name)
-                except AttributeError:
-                    raise TypeError(f"{cls.__name__} needs {name!r}") from None
-                values[name] = default.make() if isinstance(default, _Factory) else default
+                default = getattr(cls, name, None)
+                if type(default) is not _Factory:
+                    raise TypeError(f"{cls.__name__} needs {name!r}")
+                values[name] = default.make()
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"{type(self).__name__} is immutable: `{name}` cannot be set")
@@ -119,11 +127,15 @@ class Record:
         Point(x=1, y=2)
         """
         cls, old = type(self), self.__dict__
-        if not changes.keys() <= cls._known:
+        if not cls._known.issuperset(changes):
             raise TypeError(f"{cls.__name__} got an unknown field: {next(name for name in changes if name not in cls._known)!r}")
         made = cls.__new__(cls)
-        made.__dict__.update({name: old[name] for name in cls._fields}, **changes)
-        made.__post_init__()
+        values = made.__dict__
+        for name in cls._fields:  # What was worked out from the fields and kept beside them is of the old ones.
+            values[name] = old[name]
+        values.update(changes)
+        if cls._checked:
+            made.__post_init__()
         return made
 
 

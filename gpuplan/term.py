@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import reduce
-from typing import Any, ClassVar, Generic, Literal, ParamSpec, TypeAlias, get_args
+from typing import Any, ClassVar, Generic, Literal, ParamSpec, TypeAlias, cast, get_args
 
 from gpuplan.num import Num, is_array, maximum
 from gpuplan.record import Slotted, replace
@@ -71,15 +71,10 @@ class WiringError(TypeError):
     """A term was wired into a formula that wants another unit or another parameter: a bug in gpuplan."""
 
 
-class Term(Slotted):
-    """A named value in base units, with its source, the formula and the terms that it was made from.
-
-    `spread` is the (low, high) of an uncertain leaf: the interval that holds 80 % of the measured residuals (p10-p90)
-    when its source is measured, otherwise a stated assumption.
-    """
+class _Open:
+    """A term while it is made: plain attributes are set in a third of the time that setting those of immutable records takes."""
 
     __slots__ = ("args", "formula", "name", "source", "spread", "unit", "value")
-    _fields: ClassVar[tuple[str, ...]] = ("name", "value", "unit", "source", "formula", "args", "spread")
     name: str
     value: Num
     unit: str
@@ -87,6 +82,17 @@ class Term(Slotted):
     formula: Formula[...] | None
     args: tuple[tuple[str, Term], ...]
     spread: tuple[Num, Num] | None
+
+
+class Term(_Open, Slotted):
+    """A named value in base units, with its source, the formula and the terms that it was made from.
+
+    `spread` is the (low, high) of an uncertain leaf: the interval that holds 80 % of the measured residuals (p10-p90)
+    when its source is measured, otherwise a stated assumption.
+    """
+
+    __slots__ = ()
+    _fields: ClassVar[tuple[str, ...]] = ("name", "value", "unit", "source", "formula", "args", "spread")
 
     def __init__(
         self,
@@ -149,9 +155,9 @@ class Term(Slotted):
                 return term.one(places[0])
             if term.args or not is_array(term.value):
                 return None
-            own: tuple[int, ...] = term.value.shape  # type: ignore[union-attr]
+            own: tuple[int, ...] = term.value.shape
             here = tuple(0 if length == 1 else place for place, length in zip(places[len(places) - len(own) :], own, strict=True))
-            return replace(term, value=float(term.value[here]))  # type: ignore[index]
+            return replace(term, value=float(term.value[here]))
 
         return self.rebuilt(pick, done)
 
@@ -194,7 +200,11 @@ def _rebuilt(term: Term, swap: Callable[[Term], Term | None], done: dict[int, Te
         if term.formula is not None:
             args = tuple((key, _rebuilt(part, swap, done)) for key, part in term.args)
             if any(new is not old for (_, new), (_, old) in zip(args, term.args, strict=True)):
-                value = _computed(term.name, term.formula.fn, {key: part.value for key, part in args})
+                values = {key: part.value for key, part in args}
+                try:
+                    value = term.formula.fn(**values)
+                except (ArithmeticError, ValueError) as error:
+                    raise _not_computed(term.name, values, error) from error
                 made = replace(term, value=value, args=args)
     done[id(term)] = made
     return made
@@ -240,29 +250,48 @@ class Formula(Slotted, Generic[P]):
     def term(self, name: str, /, **args: Term) -> Term:
         """The term that this formula makes of other terms, after their units were checked."""
         units = self.units
-        if args.keys() != units.keys():
-            raise WiringError(f"{name}: {self.name} wants {sorted(units)}, got {sorted(args)}")
+        if len(args) != len(units):
+            raise self._miswired(name, args)
         values: dict[str, Num] = {}
         for key, part in args.items():
-            if part.unit != units[key]:
-                raise WiringError(f"{name}: {self.name}({key}=…) wants {units[key]}, but `{part.name}` is in {part.unit}")
+            if part.unit != units.get(key):
+                raise self._miswired(name, args)
             values[key] = part.value
         fn: Callable[..., Num] = self.fn
-        value = _computed(name, fn, values)
-        return Term(name, value, self.unit, self.source, self, tuple(args.items()))
+        try:
+            value = fn(**values)
+        except (ArithmeticError, ValueError) as error:
+            raise _not_computed(name, values, error) from error
+        return _derived(name, value, self.unit, self.source, self, tuple(args.items()))
+
+    def _miswired(self, name: str, args: Mapping[str, Term]) -> WiringError:
+        """What is wrong with terms that this formula cannot take."""
+        if args.keys() != self.units.keys():
+            return WiringError(f"{name}: {self.name} wants {sorted(self.units)}, got {sorted(args)}")
+        key, part = next((key, part) for key, part in args.items() if part.unit != self.units[key])
+        return WiringError(f"{name}: {self.name}({key}=…) wants {self.units[key]}, but `{part.name}` is in {part.unit}")
 
 
-def _computed(name: str, fn: Callable[..., Num], values: Mapping[str, Num]) -> Num:
-    """What a formula makes of some values.
+def _derived(
+    name: str, value: Num, unit: str, source: Source, formula: Formula[...], args: tuple[tuple[str, Term], ...]
+) -> Term:  # fmt: skip
+    """A term that a formula makes; an answer has some thousands of them, and a search some hundred thousands."""
+    made = _Open()
+    made.name = name
+    made.value = value
+    made.unit = unit
+    made.source = source
+    made.formula = formula
+    made.args = args
+    made.spread = None
+    made.__class__ = Term
+    return cast("Term", made)
 
-    Raises:
-        ArithmeticError: nothing, naming the term.
-    """
-    try:
-        return fn(**values)
-    except (ArithmeticError, ValueError) as error:
-        given = ", ".join(f"{key} = {value}" for key, value in values.items())
-        raise ArithmeticError(f"`{name}` cannot be computed of {given}: {error}") from error
+
+def _not_computed(name: str, values: Mapping[str, Num], error: Exception) -> ArithmeticError:
+    """What is said, naming the term, where a formula makes nothing of some values."""
+    given = ", ".join(f"{key} = {value}" for key, value in values.items())
+    return ArithmeticError(f"`{name}` cannot be computed of {given}: {error}")
 
 
 FORMULAS: dict[str, Formula[...]] = {}
@@ -326,7 +355,7 @@ def _fold(op: Callable[[Num, Num], Num], word: str) -> Callable[..., Term]:
             if begun.formula is None or begun.formula.name != word or [*map(id, done)] != [*map(id, first)]:
                 raise WiringError(f"{name}: `{begun.name}` is no {word} of its first parts")
             values = {"": begun.value, **dict(list(values.items())[len(done) :])}
-        return Term(name, fn(**values), unit, source, made, tuple(named.items()))
+        return _derived(name, fn(**values), unit, source, made, tuple(named.items()))
 
     return apply
 

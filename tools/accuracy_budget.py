@@ -28,6 +28,9 @@ HEAD = """# What `gpuplan accuracy --task training --budget` allows each source:
 """
 SERVING_HEAD = """# What `gpuplan accuracy --task inference --by engine --budget` allows each engine: errors as fractions, rows to
 # compare, rows missed.
+# Rows that a `flag` calls doubtful are not compared. 60 were marked on 2026-11-23, so fewer rows are asked for: 52 first
+# tokens of SGLang's runs before January 21 of 2026, which hold kernels being compiled (no warm-up until InferenceX's pull
+# request 480), and 8 prompts of llama.cpp at a ninth of what the same page has for the same card in 4 bits.
 # Written by tools/accuracy_budget.py.
 """
 

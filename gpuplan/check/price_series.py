@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from statistics import median
@@ -10,21 +9,14 @@ from statistics import median
 from gpuplan.check.checked_files import Finding, LoadedFile, SpecLibrary
 from gpuplan.check.days import days
 from gpuplan.check.instance_sizes import OTHER_MEMORY
+from gpuplan.errors import did_you_mean
 from gpuplan.files.progress import steps
 from gpuplan.record import Record
 from gpuplan.specs.instance import InstanceShape
 from gpuplan.specs.price import OfferEntry, PriceList
+from gpuplan.specs.regions import regions_of
 from gpuplan.units import HOUR
 
-_WAY = "(north|south|east|west|central|(north|south)(east|west))"
-_REGIONS = {
-    "aws": rf"us(-dallas)?|(us|eu|ap|ca|sa|me|af|il|mx|cn)(-gov|-iso[a-z]?)?-{_WAY}-\d",
-    "aws-sagemaker": rf"(us|eu|ap|ca|sa|me|af|il|mx|cn)(-gov)?-{_WAY}-\d",
-    "gcp": rf"(us|europe|asia|australia|northamerica|southamerica|me|africa)-{_WAY}\d+",
-    "azure": r"[a-z]{4,}\d?",
-    "oci": r"[a-z]{2,3}-[a-z]+-\d",
-}  # fmt: skip
-"""How providers write their regions; those that are not here have names of any form."""
 _SELLERS = {
     "capacity_block": {"aws", "gcp"}, "market": {"vast"}, "credits": {"colab", "snowflake"}, "free": {"colab", "kaggle"},
     "subscription": {"colab"}, "reserved_1yr": {"aws", "azure", "gcp", "oci", "coreweave", "lambda", "nebius", "crusoe"},
@@ -75,15 +67,16 @@ def series(one: LoadedFile, listed: PriceList, library: SpecLibrary, refused: Co
 
 def _words(one: LoadedFile, listed: PriceList, library: SpecLibrary) -> Iterator[Finding]:
     """Regions, kinds and units that the provider has."""
-    form = _REGIONS.get(listed.seller)
+    known = regions_of(listed.seller)
     regions = [entry.region for entry in listed.offers]
     seen: dict[tuple[str, ...], int] = {}
     for place, entry in enumerate(steps(listed.offers, "prices and their regions checked")):
         at = ("offers", place)
         lone = regions.count(entry.region) == 1 and len(regions) > _FEWEST and set(regions) == {"any", entry.region}
-        if entry.region != "any" and ((form is not None and not re.fullmatch(form, entry.region)) or lone):
+        if entry.region != "any" and ((known is not None and entry.region not in known) or lone):
             message = f"`{entry.region}` is no region of {listed.seller}"
-            yield one.bad("spec.price-region", (*at, "region"), message, "write the provider's own code, or `any`")
+            hint = did_you_mean(entry.region, known or ()) or "write the provider's own code, or `any`"
+            yield one.bad("spec.price-region", (*at, "region"), message, hint)
         if (entry.kind == "credits") != (entry.credits_per_hour is not None) and entry.kind != "free":
             message = f"`{entry.kind}` for a price in {'credits' if entry.credits_per_hour is not None else 'money'}"
             yield one.bad("spec.price-kind", (*at, "kind"), message, "correct the kind")

@@ -102,7 +102,13 @@ def estimate(task: str, given: Mapping[str, Any]) -> Estimate:
     """
     from gpuplan.search.ask import answered
 
-    return answered(task, of_question(given))
+    return answered(task, of_question(given), advise=_shows_changes(given))
+
+
+def _shows_changes(given: Mapping[str, Any]) -> bool:
+    """Whether what is written names the changes that would help: looking for them takes most of the time."""
+    short = form_of(given) == "csv" or given.get("explain") is not None or given.get("brief")
+    return not short or given.get("html") is not None
 
 
 def of_question(given: Mapping[str, Any]) -> Mapping[str, Any]:

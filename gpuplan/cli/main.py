@@ -48,12 +48,16 @@ def run(words: Sequence[str]) -> int:
     """
     remember(words)
     with standard() as (out, err):
-        code = _answer(words)
-        out.flush()
-        if out.lost:
-            hint = "is the disk full, or standard output closed? nothing was answered"
-            complain([Problem("output.lost", f"cannot write to standard output: {out.lost}", hint)])
-            code = int(Exit.USAGE)
+        try:
+            code = _answer(words)
+            out.flush()
+            if out.lost:
+                hint = "is the disk full, or standard output closed? nothing was answered"
+                complain([Problem("output.lost", f"cannot write to standard output: {out.lost}", hint)])
+                code = int(Exit.USAGE)
+        except KeyboardInterrupt:  # Also while the answer is written, or an error.
+            print("interrupted", file=sys.stderr)
+            code = INTERRUPTED
         err.flush()
         return code
 
@@ -83,9 +87,6 @@ def _answer(words: Sequence[str]) -> int:
     except GpuplanError as error:
         complain(error.problems)
         return int(error.exit_code)
-    except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
-        return INTERRUPTED
     except Exception as error:
         if isinstance(error, OSError) and error.filename is not None:
             # What a name or a folder of the user's does not allow: too long, a loop of links, no permission.

@@ -47,7 +47,8 @@ def check(
     fix: Annotated[
         bool,
         Option(
-            "--fix", help="Mend what needs no looking up: a missing `format`, an id that is not the file's name, unused sources"
+            "--fix",
+            help="Mend what needs no looking up: `format`, an id unlike the file's name, unused sources, units in other spelling",
         ),
     ] = False,
     specs: o.SpecsDirs = None,

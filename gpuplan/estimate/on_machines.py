@@ -142,7 +142,7 @@ class Subjects(Subject, kw_only=True, eq=False):
             return super().plan(name, value, unit)
 
         def one(index: int) -> Term:
-            return self.members[index].plan(name, float(value[index]) if is_array(value) else value, unit)  # type: ignore[index]
+            return self.members[index].plan(name, float(value[index]) if is_array(value) else value, unit)
 
         return Stacked(f"plan.{name}", value, unit, sources[0], one=one)
 

@@ -110,17 +110,21 @@ def check_writable(path: Path, hint: str = "") -> None:
 
 
 def write_below(folder: Path, inside: str, data: bytes) -> None:
-    """Write a file of a scratch folder, which nobody else reads; `inside` is its path below it.
+    """Write a file of a scratch folder, which nobody else reads and which holds no links; `inside` is its path below it.
 
     Raises:
         UsageError: the path leads out of the folder, or the file cannot be written.
     """
-    path = folder / inside
-    if not path.resolve().is_relative_to(folder.resolve()):
+    top, whole = os.path.abspath(folder), os.path.abspath(folder / inside)
+    if not whole.startswith(os.path.join(top, "")):
         raise UsageError(Problem("file.bad-name", f"`{inside}` leads out of its folder"))
+    path = Path(whole)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(data)
+        try:
+            path.write_bytes(data)
+        except FileNotFoundError:  # Its folder is not there yet: of hundreds of files this is seldom so.
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(data)
     except (OSError, ValueError) as error:
         raise unwritable(path, error) from None
 

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpuplan.errors import Problem, SpecError, UnknownError, UsageError
-from gpuplan.files.read import exists, is_file, text_of
+from gpuplan.files.read import exists, is_file
 from gpuplan.models.card import ModelCard, load_card
 from gpuplan.models.diffusion.glance import diffusion_path, is_diffusion
-from gpuplan.models.glance import aliases_in, is_generic
+from gpuplan.models.glance import card_aliases, is_called, is_generic
 
 if TYPE_CHECKING:
     from gpuplan.models.hub import HubName
@@ -120,7 +120,7 @@ def names(extra_dirs: Sequence[Path] = ()) -> list[str]:
     found: list[str] = []
     for path in paths(extra_dirs):
         found.append(path.stem)
-        found += [alias.lower() for alias in aliases_in(text_of(path, errors="replace"))]
+        found += card_aliases(path)
     return sorted(set(found))
 
 
@@ -163,11 +163,7 @@ def _by_id(name: str, folders: Iterable[Path]) -> Path | None:
 def _by_alias(name: str, folders: Iterable[Path]) -> Path | None:
     wanted = name.lower()
     for folder in folders:
-        found = []
-        for path in sorted(folder.glob("*.yaml")):
-            text = text_of(path, errors="replace")
-            if wanted in text.lower() and wanted in (alias.lower() for alias in aliases_in(text)):
-                found.append(path)
+        found = [path for path in sorted(folder.glob("*.yaml")) if is_called(path, wanted)]
         if len(found) > 1:
             both = " and ".join(f"`{path.stem}`" for path in found)
             raise SpecError(Problem("model.alias-twice", f"`{name}` is an alias of {both}", "take it out of one", str(found[0])))

@@ -303,11 +303,11 @@ class _Counter:
 
     def idle(self, blocks: tuple[BlockCount, ...]) -> dict[str, Term]:
         found: dict[str, Term] = {}
-        stacks = {stack.kind: stack for stack in self.arch.stacks}
+        stacks: dict[str, Stack] = {stack.kind: stack for stack in self.arch.stacks}
         for one in blocks:
-            mlp = stacks[one.stack].blocks[one.block].mlp  # type: ignore[index]
+            mlp = stacks[one.stack].blocks[one.block].mlp
             if isinstance(mlp, Moe):
-                at = self.path(stacks[one.stack], one.block)  # type: ignore[index]
+                at = self.path(stacks[one.stack], one.block)
                 found[at] = f.idle_expert_params.term(
                     f"params.{at}.idle",
                     layers=one.layers,
@@ -316,7 +316,7 @@ class _Counter:
                     top_k=self.leaf(f"model.{at}.top_k", mlp.top_k),
                 )
             if "conditioning" in one.layer:
-                at = self.path(stacks[one.stack], one.block)  # type: ignore[index]
+                at = self.path(stacks[one.stack], one.block)
                 found[f"{at}_conditioning"] = f.layers_params.term(
                     f"params.{at}.conditioning", layers=one.layers, layer=one.layer["conditioning"]
                 )

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from gpuplan.errors import Note, Problem, SpecError
-from gpuplan.files.read import is_file, text_of
+from gpuplan.files.read import is_file
 from gpuplan.models.card import CardSource
-from gpuplan.models.glance import aliases_in, is_generic
+from gpuplan.models.glance import is_called, is_generic
 from gpuplan.schema import Fault, Limits, Pattern, PositiveInt, Schema, field, read
 from gpuplan.strict_yaml import LineMap, load_yaml
 from gpuplan.term import NOT_ON_RECORD, Source, Term
@@ -111,8 +111,7 @@ def generic_path(name: str, extra_dirs: Sequence[Path] = ()) -> Path | None:
                 return path
     for folder in (*extra_dirs, GENERIC):
         for path in sorted(folder.glob("*.yaml")):
-            text = text_of(path, errors="replace")
-            if wanted in text.lower() and "kind: generic" in text and wanted in (one.lower() for one in aliases_in(text)):
+            if is_called(path, wanted, "generic"):
                 return path
     return None
 

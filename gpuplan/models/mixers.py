@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from gpuplan.record import Record
 from gpuplan.schema import Fault, NonNegativeInt, PositiveInt, Schema
@@ -26,6 +26,10 @@ class Scores(Record, kw_only=True):
 
 class TokenMixer:
     """What is asked of every kind of token mixer; each kind answers for itself."""
+
+    if TYPE_CHECKING:
+        kind: str
+        """The word by which files name it: a field of each."""
 
     def summary(self) -> str:
         """What it is, in a few words."""
@@ -53,7 +57,7 @@ class TokenMixer:
 
     def program(self) -> str:
         """The module of `gpuplan.workload.kinds` that says what it does."""
-        return str(self.kind)  # type: ignore[attr-defined]
+        return str(self.kind)
 
 
 class Attention(TokenMixer, Schema):

@@ -206,7 +206,10 @@ def made_from(name: str, known: Sequence[str]) -> str:
     if hint := nearest(name):
         return hint
     tail = name.rpartition("/")[2].lower()
-    inside = [one for one in known if _SIZED.search(one) and re.search(rf"(?<![a-z0-9]){re.escape(one)}(?![a-z0-9.])", tail)]
+    inside = [
+        one for one in known
+        if one in tail and _SIZED.search(one) and re.search(rf"(?<![a-z0-9]){re.escape(one)}(?![a-z0-9.])", tail)
+    ]  # fmt: skip
     if inside and max(inside, key=len) != tail:
         return f"its name says that it was made from `{max(inside, key=len)}`: ask for that if it is built alike"
     slip = "/" not in name or get_close_matches(name.lower(), known, 1, 0.9)

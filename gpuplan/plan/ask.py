@@ -226,7 +226,7 @@ class TrainAsk(Spending, Common, kw_only=True):
     ] = None
     wan_latency: Annotated[
         float | None,
-        Option("How late a message is in another site, such as `30ms`", PARALLEL, "TIME", "s", most=86_400),
+        Option("How late a message is in another site, such as `30ms`", PARALLEL, "TIME", "s", most=1e3),
     ] = None
     dispatcher: Annotated[
         Dispatcher | None,

@@ -15,11 +15,14 @@ def hardware_key(target: Target, *, hosts: bool = False) -> Hashable:
     With `hosts` also what else a host has, for what is kept in its memory or on its disks.
     """
     levels = tuple(tuple(_plain(getattr(level, name)) for name in level.field_names()) for level in target.levels)
-    host = target.per_unit if target.instance is not None or target.system is not None else 0
-    own = (target.instance or target.system).id if hosts and host else ""  # type: ignore[union-attr]
+    host, own = 0.0, ""
+    if target.instance is not None:
+        host, own = target.per_unit, target.instance.qualified_name
+    elif target.system is not None:
+        host, own = target.per_unit, target.system.id
     chip = target.accelerator.id, target.memory, target.share, target.local
     apart = 0 if target.unjoined is None else target.unjoined.reach
-    return chip, target.count, apart, levels, _plain(target.host_link), host, own
+    return chip, target.count, apart, levels, _plain(target.host_link), host, own if hosts and host else ""
 
 
 def _plain(value: Any) -> Any:

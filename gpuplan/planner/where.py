@@ -24,6 +24,7 @@ from gpuplan.search.price import said, terms_of
 from gpuplan.specs.dates import first_day
 from gpuplan.specs.offers import Terms, newest, price_lists
 from gpuplan.specs.price import Offer
+from gpuplan.specs.providers import providers
 from gpuplan.specs.target import Target, counted, is_counted
 from gpuplan.units import human
 
@@ -239,7 +240,7 @@ def _clouds(ask: Where, library: Library) -> frozenset[str]:
     known = {path.parent.name for path in library.catalog.paths("instances").values()}
     if ask.cloud is None:
         return frozenset(known)
-    wanted = [one.strip().lower() for one in ask.cloud.split(",") if one.strip()]
+    wanted = [providers().id_of(one, known) for one in ask.cloud.split(",") if one.strip()]
     for one in wanted:
         if one not in known:
             hint = did_you_mean(one, known) or f"there are {', '.join(sorted(known))}"

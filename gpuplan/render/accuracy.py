@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gpuplan.render.text import Look, wrap
+from gpuplan.render.text import UNADORNED, Look, wrap
 
 HEAD = ("rows", "miss", "median", "mean", "p90", "bias", "range", "informed")
 NAMES = {
@@ -24,7 +24,7 @@ _LEAST = 8
 """So many columns a name has at least beside its figures."""
 
 
-def table(made: Mapping[str, Any], *, worst: int, markdown: bool, look: Look = Look()) -> str:  # noqa: B008
+def table(made: Mapping[str, Any], *, worst: int, markdown: bool, look: Look = UNADORNED) -> str:
     """The report as text that the width holds, or as Markdown."""
     width = look.width
     blocks = [

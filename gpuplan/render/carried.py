@@ -9,7 +9,7 @@ from typing import Any
 from gpuplan.estimate.carried import Carried, Most
 from gpuplan.render.room import ALWAYS, Piece, headed, screen_of
 from gpuplan.render.spoken import cells, lines, one_line, verdict_line
-from gpuplan.render.text import Look, noted, shown, span, wrap
+from gpuplan.render.text import UNADORNED, Look, noted, shown, span, wrap
 
 SAID = {
     "rate_per_s": "highest rate", "requests_in_flight": "most requests in flight", "context_tokens": "longest context",
@@ -58,7 +58,7 @@ def as_markdown(found: Carried) -> str:
     from gpuplan.render.markdown import grid
 
     lines = [headline(found), "", grid(HEADS, [_row(one) for one in found.most], ALIGNED), ""]
-    return "\n".join([*lines, *_people(found, Look()), *(f"- {noted(note)}" for note in found.notes)]) + "\n"
+    return "\n".join([*lines, *_people(found, UNADORNED), *(f"- {noted(note)}" for note in found.notes)]) + "\n"
 
 
 def as_json(found: Carried) -> str:
@@ -96,7 +96,7 @@ def records(found: Carried) -> Iterator[dict[str, object]]:
         yield {**record, "bound": one.bound or None}
 
 
-def headline(found: Carried, look: Look = Look()) -> str:  # noqa: B008
+def headline(found: Carried, look: Look = UNADORNED) -> str:
     """The first line: that it carries the model, or nothing of it."""
     promise = f" under {', '.join(one.said for one in found.limits)}"
     what = "the models" if found.model == "any" else found.model

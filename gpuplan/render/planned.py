@@ -10,7 +10,7 @@ from gpuplan.estimate.planned import Candidate, Flip, Planned, Point
 from gpuplan.render.planned_pieces import beaten, plain_of, said_of
 from gpuplan.render.room import ALWAYS, Piece, headed, screen_of
 from gpuplan.render.spoken import one_line
-from gpuplan.render.text import Look, noted, shown, span, times, wrap
+from gpuplan.render.text import UNADORNED, Look, noted, shown, span, times, wrap
 
 UNITS = {"cost_usd": "USD", "wall_time_s": "s", "energy_joules": "J", "accelerators": "1"}
 SAID = {"cost_usd": "cost", "wall_time_s": "time", "energy_joules": "energy", "accelerators": "accelerators"}
@@ -142,7 +142,7 @@ PLAN = ("tp", "pp", "dp", "cp", "ep", "vpp", "micro_batch", "global_batch", "zer
         "rollout_gpus", "rollout_tp", "rollout_dp", "staleness", "idle")  # fmt: skip
 
 
-def headline(found: Planned, look: Look = Look()) -> str:  # noqa: B008
+def headline(found: Planned, look: Look = UNADORNED) -> str:
     """The first line: what is best, or that nothing meets the goal."""
     limits = " within " + " and ".join(one.said for one in found.limits) if found.limits else ""
     if found.best:

@@ -10,7 +10,7 @@ from gpuplan.estimate.planned import Candidate, Planned
 from gpuplan.render.planned_pieces import beaten, plain_of, said_of
 from gpuplan.render.room import ALWAYS, Piece, headed, screen_of
 from gpuplan.render.spoken import one_line
-from gpuplan.render.text import Look, noted, shown, span, times, wrap
+from gpuplan.render.text import UNADORNED, Look, noted, shown, span, times, wrap
 
 MOST_POINTS = 12
 """Points of a front that are drawn."""
@@ -70,14 +70,14 @@ def as_plain(found: Planned, *, full: bool = False) -> str:
     for at, one in enumerate(found.front, 1):
         cost, time = shown("cost_usd", one.usd, "USD"), shown("tpot_s", one.seconds, "s")
         more.append(f"beaten by none in both price and time of an output token {at}: {one.target}, {cost} a million, {time} each")
-    return plain_of(found, headline(found, Look()), _heads(found), table, more, _looked(found), full=full)
+    return plain_of(found, headline(found), _heads(found), table, more, _looked(found), full=full)
 
 
 def as_brief(found: Planned) -> str:
     """The answer in one line: the verdict, and the first fleet or what would have to give."""
     said = dict(zip(HEADS, _row(found.best[0], found), strict=True)) if found.best else {}
     named = dict(zip(HEADS, _heads(found), strict=True))
-    return one_line(headline(found, Look()), [*relaxed(found), *(f"{named[key]} {said[key]}" for key in _BRIEFLY if said.get(key))])
+    return one_line(headline(found), [*relaxed(found), *(f"{named[key]} {said[key]}" for key in _BRIEFLY if said.get(key))])
 
 
 _BRIEFLY = ("TTFT", "TPOT", "weights", "replicas")
@@ -90,7 +90,7 @@ def as_markdown(found: Planned) -> str:
 
     rows = found.best or found.nearest
     said = [one.beats for one in found.best if one.beats]
-    lines = [headline(found, Look()), *relaxed(found), "", grid(_heads(found), [_row(one, found) for one in rows], ALIGNED)]
+    lines = [headline(found), *relaxed(found), "", grid(_heads(found), [_row(one, found) for one in rows], ALIGNED)]
     lines += [f"{number}. {text}" for number, text in enumerate(said, 1)]
     lines += [
         "",
@@ -158,7 +158,7 @@ def records(found: Sequence[Candidate]) -> list[dict[str, object]]:
     return made
 
 
-def headline(found: Planned, look: Look = Look()) -> str:  # noqa: B008
+def headline(found: Planned, look: Look = UNADORNED) -> str:
     """The first line: what is best, or that nothing is."""
     limits = ", ".join(one.said for one in found.limits)
     promise = f" under {limits}" if limits else ""

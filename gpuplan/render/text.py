@@ -57,6 +57,10 @@ class Look(Record):
         return f"\x1b[{code}m{text}\x1b[0m" if self.colour and text else text
 
 
+UNADORNED = Look()
+"""Of what is written to no terminal: 80 columns, neither colours nor lines."""
+
+
 def look_of(stream: IO[str], environ: Mapping[str, str] = os.environ) -> Look:
     """The look for a stream: colour only on a terminal and without NO_COLOR; a pipe has COLUMNS or 80 columns."""
     terminal = stream.isatty()

@@ -43,7 +43,7 @@ class OnTargets(Record, eq=False):
         """The figures of each target that was answered for, by JSON key in base units; those it does not have are left out."""
         found: dict[str, dict[str, float]] = {}
         for on, terms, index in self._each():
-            found[on] = {key: float(term.value[index] if is_array(term.value) else term.value) for key, term in terms.items()}  # type: ignore[index]
+            found[on] = {key: float(term.value[index] if is_array(term.value) else term.value) for key, term in terms.items()}
         return {on: found[on] for on in self.asks if on in found}
 
     def _each(self) -> Iterator[tuple[str, Mapping[str, Term], int]]:

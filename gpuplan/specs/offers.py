@@ -235,7 +235,10 @@ def price_for(target: Target, catalog: Catalog, terms: Terms = USUAL) -> Offer:
         found = newest(offers, terms.of_kind(one), usual)
         if found is not None:
             return found
-    raise UnknownError(Problem("price.unknown", f"no price for {instance.qualified_name}: no {terms.said()}", _known(offers)))
+    hint = _known(offers)
+    if terms.kind.startswith("reserved") and instance.shape.commitments:
+        hint = f"no list on record has one, give yours by --price ({instance.provider}: {instance.shape.commitments}); {hint}"
+    raise UnknownError(Problem("price.unknown", f"no price for {instance.qualified_name}: no {terms.said()}", hint))
 
 
 def priced_units(target: Target, offer: Offer) -> Term:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -12,6 +12,36 @@ from gpuplan.schema import Schema
 from gpuplan.specs.base import SpecFile, load_spec
 from gpuplan.specs.catalog import Catalog, key, shipped_folder
 from gpuplan.specs.instance import Instance, InstanceFamily
+from gpuplan.specs.kinds_of_parts import nearest
+from gpuplan.specs.read_names import family_of, flat, splits
+
+_ENDS = (
+    "cloud",
+    "labs",
+    "compute",
+    "networks",
+    "network",
+    "platform",
+    "infrastructure",
+    "endpoints",
+    "dataworks",
+    "ai",
+    "io",
+    "sh",
+)
+"""What names of companies end in, or leave out."""
+
+
+def _bare(name: str) -> Iterator[str]:
+    """A name without separators, and without one after another of the words that companies end in.
+
+    >>> list(_bare("Google Cloud Platform"))
+    ['googlecloudplatform', 'googlecloud', 'google']
+    """
+    left = flat(name)
+    while left:
+        yield left
+        left = next((left.removesuffix(end) for end in _ENDS if left.endswith(end)), "")
 
 
 class Without(Schema):
@@ -33,9 +63,15 @@ class Providers(SpecFile):
     without: tuple[Without, ...]
     """Who sells what in another way."""
 
-    def id_of(self, name: str) -> str:
-        """The id of the provider that a name means, or the name itself."""
-        return next((ident for ident, others in self.names.items() if key(name) in others), key(name))
+    def id_of(self, name: str, known: Iterable[str] = ()) -> str:
+        """The id of the provider that a name means, or the name itself; `known` are the ids of providers without other names.
+
+        Spaces, dots and words that companies end in tell nothing apart: `Lambda Labs`, `lambdalabs` and `Crusoe Cloud` are known.
+        """
+        if key(name) in (ids := {*self.names, *known}):
+            return key(name)
+        spelled = {flat(one): ident for ident in ids for one in (ident, *self.names.get(ident, ()))}
+        return next((spelled[one] for one in _bare(name) if one in spelled), key(name))
 
     def refuse(self, name: str) -> None:
         """Say what an offering is that has no instances.
@@ -43,7 +79,8 @@ class Providers(SpecFile):
         Raises:
             UnknownError: it is one of those, with what to name instead.
         """
-        found = next((one for one in self.without if key(name) in one.names), None)
+        spelled = {flat(each): one for one in self.without for each in one.names}
+        found = next((spelled[one] for one in _bare(name) if one in spelled), None)
         if found is not None:
             raise UnknownError(Problem("target.no-instances", f"`{name}` names no machine: {found.what}", found.hint))
 
@@ -64,11 +101,14 @@ def instance_of_provider(name: str, catalog: Catalog) -> str | None:
     """
     seller, colon, rest = name.partition(":")
     table = providers()
-    first, space, part = name.partition(" ")
-    if not colon and space and _accelerator(part, catalog) is not None and table.id_of(first) in _folders(catalog):
-        seller, colon, rest = first, ":", part  # `colab a100`
+    for said, part in () if colon else splits(name):  # `colab a100`, `Amazon EC2 p5.48xlarge`, `A4000 paperspace`
+        if not nearest(name):  # `Cerebras WSE-3` is a part, and not only its maker
+            table.refuse(said)
+        if table.id_of(said, _folders(catalog)) in _folders(catalog):
+            seller, colon, rest = said, ":", part
+            break
     table.refuse(seller)
-    ident = table.id_of(seller)
+    ident = table.id_of(seller, _folders(catalog))
     known = [path for place, path in catalog.paths("instances").items() if place.startswith(f"{ident}/")]
     if known and not colon:
         some = [instance.qualified_name for instance in _instances(known[:1], catalog)][:3]
@@ -79,6 +119,8 @@ def instance_of_provider(name: str, catalog: Catalog) -> str | None:
         return None
     if key(full) in catalog.names("instances"):
         return full
+    if (one := only_of_family(name, rest, ident, catalog)) is not None:
+        return one
     every = _instances(known, catalog)
     accelerator = _accelerator(rest, catalog)
     made = [one for one in every if one.shape.accelerator == accelerator and one.accelerators == 1]
@@ -87,6 +129,21 @@ def instance_of_provider(name: str, catalog: Catalog) -> str | None:
         return alone[0].qualified_name
     what, hint = _instead(rest, every, accelerator, ident)
     raise UnknownError(Problem("target.no-instances", f"no instance of {ident} is called `{rest}`{what}", hint))
+
+
+def only_of_family(name: str, rest: str, ident: str | None, catalog: Catalog) -> str | None:
+    """The full name of the one instance that is on offer in the family which `rest` means; None: it means no family.
+
+    Raises:
+        UnknownError: the family has several, with their names; of every provider where `ident` is None.
+    """
+    paths = {place: path for place, path in catalog.paths("instances").items() if ident in (None, place.partition("/")[0])}
+    found = family_of(rest, paths, catalog)
+    offered = [one for one in found if one.shape.status == "offered"] or found
+    if len(offered) > 1:
+        what = f"`{name}` is a family of {offered[0].provider}, of which {len(offered)} sizes are on record"
+        raise UnknownError(Problem("target.no-instances", what, f"name one: {_listed(offered)}"))
+    return offered[0].qualified_name if offered else None
 
 
 def _folders(catalog: Catalog) -> set[str]:
@@ -142,4 +199,4 @@ def _instances(paths: list[Path], catalog: Catalog) -> list[Instance]:
     return [Instance(family, shape) for family in families for shape in family.instances]
 
 
-__all__ = ["Providers", "Without", "instance_of_provider", "providers"]
+__all__ = ["Providers", "Without", "instance_of_provider", "only_of_family", "providers"]

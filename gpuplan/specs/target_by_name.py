@@ -351,9 +351,9 @@ def _part_of_pod(text: str, chips: int, pod: System, notes: list[Note], catalog:
 
 def _of_provider(name: str, catalog: Catalog) -> str | None:
     # The table of names is read only where nothing has the name as it stands.
-    from gpuplan.specs.providers import instance_of_provider
+    from gpuplan.specs.providers import instance_of_provider, only_of_family
 
-    return instance_of_provider(name, catalog)
+    return instance_of_provider(name, catalog) or only_of_family(name, name, None, catalog)
 
 
 def by_beginning(text: str, units: int, name: str, catalog: Catalog) -> Target:
@@ -376,13 +376,23 @@ def by_beginning(text: str, units: int, name: str, catalog: Catalog) -> Target:
         taken = Note("target.taken-as", f"`{name}` was taken as `{instance.qualified_name}`", "")
         target = _of_instance(text, units, instance, catalog)
         return target.replaced(notes=(taken, *target.notes))
-    from gpuplan.specs.kinds_of_parts import nearest  # The table is read where a name is not known.
+    # The tables are read where a name is not known.
+    from gpuplan.specs.kinds_of_parts import nearest
+    from gpuplan.specs.read_names import reading
 
     what = f"no accelerator, system, cloud instance, TPU slice or cluster is called `{name}`"
     if near := nearest(name):
         raise UnknownError(Problem("target.unknown-name", what, near))
+    found = reading(name, catalog)
+    said = (
+        f"no page of such a machine was read; by its name take `{found.target}`, with a price of yours by --price" if found else ""
+    )
+    if found is not None and found.count is not None:
+        raise UnknownError(Problem("target.unknown-name", what, said))
     known = [one for kind in ("accelerators", "systems", "clusters") for one in (*catalog.paths(kind), *catalog.names(kind))]
     instances = list(catalog.names("instances"))
     bare = [alias.partition(":")[2] for alias in instances if ":" in alias]
     hint = did_you_mean(key(name), known, most=3) or did_you_mean(key(name), [*instances, *bare], most=3)
+    if found is not None and found.spelled not in hint:
+        hint = said  # `GPU-T4-S` is not near to `tpu-v4-host`
     raise UnknownError(Problem("target.unknown-name", what, hint or FORMS))

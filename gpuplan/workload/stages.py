@@ -95,19 +95,19 @@ def stages(
     depth = total("model.layers", layers)
     ends = _divided(depth, pp=pp, vpp=vpp, first=first, last=last, modules=modules, leftover=leftover)
     last_index = Term("stage.last_index", pp.value - 1, "1", pp.source)
-    indexes = {
+    indexes: dict[Place, tuple[Term, Term]] = {
         "first": (ends[0], Term("stage.first_index", 0.0, "1", DEFINITION)),
         "middle": (ends[1], Term("stage.middle_index", 1.0, "1", DEFINITION)),
         "last": (ends[2], last_index),
     }
-    heads = {"last": ONE}
+    heads: dict[Place, Term] = {"last": ONE}
     if is_array(pp.value):
         heads["first"] = on_single_stage.term("first_stage.head", amount=ONE, pp=pp)
     made = []
     for place, (held, index) in indexes.items():
         flying = _flying(f"{place}_stage.in_flight", schedule, pp=pp, stage=index, micro_batches=micro_batches, vpp=vpp)
         placed = _placed(arch, counts, leaves, layers, depth, held, place)
-        made.append(Stage(place, placed, flying, heads.get(place)))  # type: ignore[arg-type]
+        made.append(Stage(place, placed, flying, heads.get(place)))
     return tuple(made)
 
 

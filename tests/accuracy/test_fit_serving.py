@@ -60,6 +60,9 @@ def test_the_fit_finds_the_value_that_made_the_rows(
         Runs(one.graph, one.places, one.measured * np.exp(one.errors({leaf(name): hidden})), one.groups, one.seen) for one in runs
     ]
     found = fit(made, name, parameter)
-    # Near it, where the accelerator is busy for longer in most of the rows, they say little: what is found meets them as well.
-    assert found == pytest.approx(hidden, rel=0.1)
+    # What is known without the runs counts as one more row: where the accelerator is busy for longer in all but a few rows, so that
+    # those do not show the value, the fit stays between both.
+    felt = int(np.sum(np.abs(errors_of(made, name, 1.1 * hidden, lambda run: run.seen)) > 1e-3))
+    assert found == pytest.approx(hidden, rel=0.05 if felt >= 5 else 0.1)
+    assert min(hidden, parameter.start) * 0.95 < found < max(hidden, parameter.start) * 1.05
     assert float(np.median(np.abs(errors_of(made, name, found, lambda run: run.seen)))) < 0.005

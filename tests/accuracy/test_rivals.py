@@ -102,7 +102,7 @@ def ask(folders: dict[str, Path], *more: str) -> subprocess.CompletedProcess[str
 def call(*words: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, str(SCRIPT), *words]
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
-    return subprocess.run(command, env=env, capture_output=True, text=True, check=False, timeout=120)
+    return subprocess.run(command, env=env, capture_output=True, text=True, check=False, timeout=300)
 
 
 def test_errors_are_those_of_the_rivals_figures_on_the_same_rows(folders: dict[str, Path]) -> None:

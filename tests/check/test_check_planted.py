@@ -86,7 +86,7 @@ RATES = [
     Fault(
         "sparse rate and FLOP per clock of an A100",
         A100,
-        ((r"bf16: 312 TFLOP/s", "bf16: 624 TFLOP/s"), (r"bf16: 2048", "bf16: 4096")),
+        ((r"bf16: 312 TFLOP/s", "bf16: 624 TFLOP/s"), (r"bf16: \{value: 2048", "bf16: {value: 4096")),
         ("spec.sparse-rate",),
         "flop_per_clock",
     ),

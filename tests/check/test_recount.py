@@ -69,8 +69,57 @@ def test_instances_are_counted_against_a_catalog(tool, catalog, tmp_path):
         writer = csv.DictWriter(file, fieldnames=list(row))
         writer.writeheader()
         writer.writerow(row)
-    found = [one for one in tool.instances(catalog, path) if one.share > 0.02]
+    found = [one for one in tool.instances(catalog, "aws", path.name, *tool.hunted(path)) if one.share > 0.02]
     assert [(one.ident, one.field, one.ours, one.theirs) for one in found] == [("aws:p5.48xlarge", "accelerators", 8, 4)]
+
+
+SHAPES = """## p5 Family
+### `p5.48xlarge`
+#### Labels
+ | Label | Value |
+ |karpenter.k8s.aws/instance-cpu|96|
+ |karpenter.k8s.aws/instance-gpu-count|8|
+ |karpenter.k8s.aws/instance-gpu-manufacturer|nvidia|
+ |karpenter.k8s.aws/instance-local-nvme|30400|
+ |karpenter.k8s.aws/instance-memory|2097152|
+### `p99.xlarge`
+ |karpenter.k8s.aws/instance-cpu|4|
+ |karpenter.k8s.aws/instance-accelerator-count|2|
+ |karpenter.k8s.aws/instance-memory|16384|
+### `m7i.large`
+ |karpenter.k8s.aws/instance-cpu|2|
+ |karpenter.k8s.aws/instance-memory|8192|
+"""
+
+
+def test_shapes_of_karpenter_differ_field_by_field_and_what_is_not_on_record_is_told(tool, catalog, tmp_path):
+    path = tmp_path / "instance-types.md"
+    path.write_text(SHAPES, "utf-8")
+    found = tool.instances(catalog, "aws", path.name, tool.karpenter_shapes(path), {})
+    told = [(one.ident, one.field, one.ours, one.theirs) for one in found]
+    assert told == [("aws:p5.48xlarge", "vcpus", 192, 96), ("aws:p99.xlarge", "missing", 0, 2)]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "provider", "instance"),
+    [
+        ("aws.go", 'var x = map{\n\t"us-east-1": {\n\t\t"p5.48xlarge": 11.5, "m5.large": 0.1,\n\t},\n}', "aws", "p5.48xlarge"),
+        (
+            "azure.go",
+            '\tinitialOnDemandPrices["eastus"] = map[string]float64{\n\t\t"Standard_NC40ads_H100_v5":    11.5,\n\t}',
+            "azure", "Standard_NC40ads_H100_v5",
+        ),
+        ("gcp.json", '{"prices": {"us-central1": {"on_demand": {"a2-highgpu-1g": 11.5}}}}', "gcp", "a2-highgpu-1g"),
+    ],
+)  # fmt: skip
+def test_prices_of_karpenter_are_read_by_region(tool, catalog, tmp_path, name, text, provider, instance):
+    path = tmp_path / name
+    path.write_text(text, "utf-8")
+    prices = tool.karpenter_prices(path)
+    assert {usd for (what, _), usd in prices.items() if what == instance} == {11.5}
+    found = list(tool.instances(catalog, provider, name, {}, prices))
+    assert [(one.field, one.theirs) for one in found] == [("price", 11.5)]
+    assert found[0].ident.startswith(f"{provider}:{instance} in ")
 
 
 def test_what_is_known_is_told_apart_and_every_reason_is_of_something_there(tool, catalog):
@@ -84,7 +133,7 @@ def test_what_is_known_is_told_apart_and_every_reason_is_of_something_there(tool
     assert "| p40 | units.clock |" in tool.report("Parts", left, known)
     for field, reasons in rules["known"].items():
         assert field in rules["tolerances"]
-        for ident in reasons:
+        for ident in reasons if field not in ("missing", "imported") else ():
             assert ident in catalog.paths("accelerators") or find(ident, cards_only=True).id == ident
 
 

@@ -25,12 +25,12 @@ def process(*words: str, env: dict[str, str] | None = None, stdin: str = "") -> 
     """Run gpuplan in a process of its own, its output piped."""
     command = [sys.executable, "-m", "gpuplan.cli.main", *words]
     return subprocess.run(
-        command, capture_output=True, text=True, env={**os.environ, **(env or {})}, input=stdin, check=False, timeout=120
+        command, capture_output=True, text=True, env={**os.environ, **(env or {})}, input=stdin, check=False, timeout=300
     )
 
 
 def python(code: str) -> str:
     """The standard output of a piece of Python in a fresh interpreter."""
-    made = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=120)
+    made = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=300)
     assert made.returncode == 0, made.stderr
     return made.stdout

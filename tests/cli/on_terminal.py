@@ -34,7 +34,7 @@ def on_a_terminal(
     os.close(ours)
     os.close(theirs)
     shown, stopped = b"", False
-    until = time.monotonic() + 60
+    until = time.monotonic() + 300
     while time.monotonic() < until:
         try:
             got = os.read(terminal, 65536)

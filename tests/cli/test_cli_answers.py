@@ -35,6 +35,20 @@ def lone_url(line: str) -> bool:
     return line.strip().startswith("https://") and " " not in line.strip()
 
 
+@pytest.mark.parametrize("line", ["fit llama-3.1-8b --on h100", "train llama-3.1-8b --on 8xh100", "fit llama-3.1-70b --on t4"])
+@pytest.mark.parametrize("form", [("--csv",), ("--brief",), ("--explain", "peak_memory_bytes")], ids=" ".join)
+def test_what_names_no_changes_looks_for_none(
+    call: Call, monkeypatch: pytest.MonkeyPatch, line: str, form: tuple[str, ...], tmp_path: Path
+) -> None:
+    with_changes = call(*shlex.split(line), *form, "--html", str(tmp_path / "report.html"))
+    for name in ("better_changes", "fitting_changes"):
+        monkeypatch.setattr(f"gpuplan.search.changes.{name}", None)
+    without = call(*shlex.split(line), *form)
+    assert without.code in (0, 3)
+    assert (without.code, without.out) == (with_changes.code, with_changes.out)
+    assert "hanges that" in (tmp_path / "report.html").read_text(encoding="utf-8")
+
+
 @pytest.mark.parametrize("line", ANSWERED)
 @pytest.mark.parametrize("columns", [60, 80, 200])
 def test_answers_fit_the_terminal_and_begin_with_the_verdict(call: Call, line: str, columns: int) -> None:

@@ -30,7 +30,7 @@ def environment(folder: Path, **troubles: Any) -> dict[str, str]:
 def gpuplan(folder: Path, *words: str, **troubles: Any) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "gpuplan.cli.main", *words]
     return subprocess.run(
-        command, capture_output=True, text=True, env=environment(folder, **troubles), check=False, timeout=120, cwd=ROOT
+        command, capture_output=True, text=True, env=environment(folder, **troubles), check=False, timeout=300, cwd=ROOT
     )
 
 
@@ -123,7 +123,7 @@ def test_a_hung_kernel_ends_the_process_and_is_left_out_next_time(tmp_path: Path
     )
     words = [sys.executable, "-c", code, "calibrate", "--quick", *FAKE, "--kinds", "stream,launch"]
     env = environment(tmp_path, hang="launch")
-    made = subprocess.run(words, capture_output=True, text=True, env=env, check=False, cwd=ROOT, timeout=60)
+    made = subprocess.run(words, capture_output=True, text=True, env=env, check=False, cwd=ROOT, timeout=300)
     assert made.returncode == 5
     assert "did not come back: the kernel or the driver hangs" in made.stderr
     (kept,) = (tmp_path / "cache").rglob("*.jsonl")
@@ -138,10 +138,10 @@ def test_a_hung_kernel_ends_the_process_and_is_left_out_next_time(tmp_path: Path
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_stopping_keeps_what_was_measured(tmp_path: Path, number: signal.Signals, code: int) -> None:
-    process = started(tmp_path)
+    process = started(tmp_path, sleep=0.02)  # slow enough that it is not done before the signal comes
     wait_for_samples(tmp_path, 5)
     process.send_signal(number)
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=300)
     assert process.returncode == code
     assert "probes are kept in" in err
     assert "Traceback" not in err
@@ -154,7 +154,7 @@ def test_killing_it_at_any_moment_leaves_nothing_half_written(tmp_path: Path, sa
     process = started(tmp_path, sleep=0.0)
     wait_for_samples(tmp_path, samples)  # None: all are measured, and it fits or writes.
     process.kill()
-    process.communicate(timeout=60)
+    process.communicate(timeout=300)
     for path in (tmp_path / "cache").rglob("*.jsonl"):
         assert path.stat().st_size == 0 or journal.load(path) is not None
     for path in (tmp_path / "config").rglob("*.yaml"):
@@ -176,7 +176,7 @@ def started(folder: Path, sleep: float = 0.002) -> subprocess.Popen[str]:
 
 def wait_for_samples(folder: Path, count: int | None) -> None:
     """Until so many kernels were measured, or all that were planned."""
-    until = time.monotonic() + 60
+    until = time.monotonic() + 300
     while time.monotonic() < until:
         kept = next((folder / "cache").rglob("*.jsonl"), None)
         text = "" if kept is None else kept.read_text()
@@ -185,7 +185,7 @@ def wait_for_samples(folder: Path, count: int | None) -> None:
         if kept is not None and wanted is not None and text.count('{"sample"') + text.count('{"skipped"') >= wanted:
             return
         time.sleep(0.005)
-    raise AssertionError("nothing was measured within a minute")
+    raise AssertionError("nothing was measured within five minutes")
 
 
 def test_a_time_limit_for_what_is_silent(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from gpuplan.cli import answer, main
 from gpuplan.errors import Exit
+from gpuplan.files.stream import Out
 from tests.cli.cli_calls import Call, process
 
 TABLE: list[tuple[str, tuple[str, ...], int, str, str]] = [
@@ -149,12 +150,26 @@ def test_interrupt(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "Traceback" not in said.err
 
 
+def test_interrupt_while_the_answer_is_written(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    flush, left = Out.flush, [1]
+
+    def stopped(stream: Out) -> None:
+        if left:
+            left.pop()
+            raise KeyboardInterrupt
+        flush(stream)
+
+    monkeypatch.setattr(Out, "flush", stopped)
+    said = call("fit", "llama-3.1-8b", "--on", "h100")
+    assert (said.code, said.err) == (130, "interrupted\n")
+
+
 def test_a_reader_that_leaves_is_no_error() -> None:
     import subprocess
     import sys
 
     command = f"{sys.executable} -m gpuplan.cli.main specs list prices | head -1"
-    made = subprocess.run(["bash", "-c", f"set -o pipefail; {command}"], capture_output=True, text=True, check=False, timeout=120)
+    made = subprocess.run(["bash", "-c", f"set -o pipefail; {command}"], capture_output=True, text=True, check=False, timeout=300)
     assert made.returncode == 0
     assert made.stdout.startswith("instance")
     assert "Error" not in made.stderr
@@ -204,5 +219,5 @@ def test_a_question_in_plain_words_is_told_its_command(call: Call, words: list[s
     assert said.code == 2
     assert meant in said.err
     if meant.startswith("gpuplan"):
-        again = call(*meant.split()[1:], *(["--limit", "1"] if "what-runs" in meant else ["--brief"]))
+        again = call(*meant.split()[1:], *(["--limit", "1", "--largest", "1B"] if "what-runs" in meant else ["--brief"]))
         assert again.code in (0, 3), again.err

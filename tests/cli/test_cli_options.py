@@ -34,8 +34,17 @@ from tests.sweeps import thinned
 ROOT = Path(__file__).parents[2]
 EVERY = [(task, key) for task, ask in ASKS.items() for key in by_key(ask) if key != "model"]
 QUESTION = ("llama-3.1-8b", "--on", "8xh100")
-UNITS = {"1": 0.05, "s": 7200.0, "B": 4e9, "B/s": 4e9, "FLOP": 4e9, "1/s": 0.5, "USD": 300e3, "USD/J": 0.09 / 3.6e6}
-TEXTS = {"1": "5%", "s": "2h", "B": "4 GB", "B/s": "4 GB/s", "FLOP": "4G", "1/s": "30/min", "USD": "300k", "USD/J": "0.09 USD/kWh"}
+UNITS = {"1": 0.05, "s": 900.0, "B": 4e9, "B/s": 4e9, "FLOP": 4e9, "1/s": 0.5, "USD": 300e3, "USD/J": 0.09 / 3.6e6}
+TEXTS = {
+    "1": "5%",
+    "s": "15min",
+    "B": "4 GB",
+    "B/s": "4 GB/s",
+    "FLOP": "4G",
+    "1/s": "30/min",
+    "USD": "300k",
+    "USD/J": "0.09 USD/kWh",
+}
 
 
 def example(one: Entry) -> tuple[str, Any]:

@@ -208,7 +208,7 @@ def test_status_says_what_should_be_read_again(call: Call, tmp_path: Path, monke
     made = call("prices", "status", "azure", "oci", "--json")
     azure, oci = sorted(json.loads(made.out), key=lambda one: one["provider"])
     assert azure["old"] == azure["prices"] > 600
-    assert (azure["newest"], azure["undated"]) == ("2026-06-18", 0)
+    assert (azure["newest"], azure["oldest"], azure["undated"]) == ("2026-08-22", "2026-06-18", 0)
     assert azure["regions"] > 30
     assert (oci["undated"], oci["newest"]) == (oci["prices"], None)
     young = call("prices", "status", "azure", "--max-age", "200", "--json")

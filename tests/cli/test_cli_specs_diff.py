@@ -28,6 +28,15 @@ def copy(tmp_path: Path) -> Path:
     return tmp_path / "specs"
 
 
+@pytest.fixture
+def few(tmp_path: Path) -> Path:
+    """Some of the files: what git tells does not depend on how many there are, and making each takes a millisecond."""
+    for inside in (H100, "prices/aws/aws-p5.yaml"):
+        (tmp_path / "specs" / inside).parent.mkdir(parents=True)
+        shutil.copy(shipped_folder() / inside, tmp_path / "specs" / inside)
+    return tmp_path / "specs"
+
+
 def git(folder: Path, *words: str) -> None:
     who = ("-c", "user.name=t", "-c", "user.email=t@example.org", "-c", "commit.gpgsign=false", "-c", "init.defaultBranch=main")
     subprocess.run(["git", "-C", str(folder), *who, *words], check=True, capture_output=True)
@@ -131,27 +140,27 @@ def test_a_removed_chip_has_no_answer_any_more(call: Call, copy: Path) -> None:
     assert "fits → no answer (" in said.out
 
 
-def test_git_revisions(call: Call, copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    top = copy.parent
+def test_git_revisions(call: Call, few: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    top = few.parent
     git(top, "init", "-q")
     git(top, "add", "-A")
     git(top, "commit", "-q", "-m", "one")
     git(top, "tag", "v1")
-    edit(copy / H100, "value: 3.35 TB/s", "value: 3.0 TB/s")
+    edit(few / H100, "value: 3.35 TB/s", "value: 3.0 TB/s")
     git(top, "commit", "-q", "-a", "-m", "two")
-    edit(copy / H100, "value: 3.0 TB/s", "value: 2.9 TB/s")
-    for inside in (top, copy, copy / "accelerators"):
+    edit(few / H100, "value: 3.0 TB/s", "value: 2.9 TB/s")
+    for inside in (top, few, few / "accelerators"):
         monkeypatch.chdir(inside)
         assert "3.35 TB/s → 3.0 TB/s" in call("specs", "diff", "v1", "HEAD", "--no-estimates").out
         said = call("specs", "diff", "v1", "--no-estimates")
         assert said.out.splitlines()[0].endswith("→ the working tree")
         assert "3.35 TB/s → 2.9 TB/s" in said.out
         assert "nothing changed" in call("specs", "diff", "v1", "HEAD~1").out
-    assert "3.0 TB/s → 2.9 TB/s" in call("specs", "diff", "HEAD", str(copy), "--no-estimates").out
+    assert "3.0 TB/s → 2.9 TB/s" in call("specs", "diff", "HEAD", str(few), "--no-estimates").out
     status = subprocess.run(["git", "-C", str(top), "status", "--short"], check=True, capture_output=True, text=True).stdout
     assert status.split() == ["M", f"specs/{H100}"]
-    (copy.parent / "more" / "prices").mkdir(parents=True)
-    shutil.copy(copy / "prices/aws/aws-p5.yaml", copy.parent / "more" / "prices")
+    (few.parent / "more" / "prices").mkdir(parents=True)
+    shutil.copy(few / "prices/aws/aws-p5.yaml", few.parent / "more" / "prices")
     monkeypatch.chdir(top)
     which = call("specs", "diff", "v1")
     assert which.code == 2

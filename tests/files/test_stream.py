@@ -52,7 +52,7 @@ def test_colours_reach_terminals_only() -> None:
 
 def bash(line: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
     env = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
-    return subprocess.run(["bash", "-c", line], capture_output=True, text=True, check=False, timeout=60, cwd=cwd, env=env)
+    return subprocess.run(["bash", "-c", line], capture_output=True, text=True, check=False, timeout=300, cwd=cwd, env=env)
 
 
 @pytest.mark.parametrize(("line", "code", "said"), [

@@ -131,7 +131,7 @@ def asked(hub: Hub, tmp_path: Path, *words: str, **env: str) -> subprocess.Compl
         "HF_HUB_DISABLE_XET": "1", "HF_HUB_DISABLE_PROGRESS_BARS": "1", "NO_PROXY": "127.0.0.1", **env,
     }  # fmt: skip
     command = [sys.executable, "-m", "gpuplan", *words]
-    return subprocess.run(command, capture_output=True, text=True, env=given, check=False, timeout=120)
+    return subprocess.run(command, capture_output=True, text=True, env=given, check=False, timeout=300)
 
 
 def weights(done: subprocess.CompletedProcess[str]) -> float:

@@ -123,6 +123,13 @@ def test_no_estimate_is_below_its_bounds(model: str, count: int, given: dict[str
     assert looked > 8
 
 
+def test_states_in_the_memory_of_hosts_are_planned_on_instances_and_systems(library: Library) -> None:
+    goal = asked(on="aws:p5.48xlarge,lambda:gpu_8x_h100_sxm5,dgx-h100", minimize="time")
+    made = plan_train(goal, run_of(offload=("optimizer",)), library)
+    assert {one.offering.target for one in made.best} <= {"aws:p5.48xlarge", "lambda:gpu_8x_h100_sxm5", "dgx-h100"}
+    assert made.best[0].estimate.question["offload"] == "optimizer"
+
+
 def test_what_is_found_is_what_train_says(library: Library) -> None:
     found = plan_train(asked(), run_of(), library)
     first = found.best[0]

@@ -31,7 +31,7 @@ scenarios:
   b: {ask: fit, model: llama-3.1-8b, on: h1000}
   c: {ask: plan train, model: gpt2, tokens: 1B, budget: 100, on: "h100,a100"}
 """
-START_S = 60
+START_S = 300
 
 
 class Cluster:
@@ -85,17 +85,6 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         made.end()
 
 
-@pytest.fixture
-def plans(tmp_path: Path) -> Path:
-    path = tmp_path / "plans.yaml"
-    path.write_text(PLANS, encoding="utf-8")
-    return path
-
-
-def cases_of(path: Path) -> tuple[Case, ...]:
-    return read_scenarios(path).cases
-
-
 def test_a_cluster_says_the_same(two: Cluster, plans: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch,
                                  tmp_path: Path) -> None:  # fmt: skip
     monkeypatch.setenv("GPUPLAN_TODAY", "2026-11-22")
@@ -106,7 +95,7 @@ def test_a_cluster_says_the_same(two: Cluster, plans: Path, capsys: pytest.Captu
     with watching(kept):
         assert run(["run", str(plans), "--json", "--engine-of-search", "dask", "--scheduler", two.address]) == 4
     assert capsys.readouterr().out == alone
-    assert [one[1] for one in kept.done["scenarios"]] == [len(cases_of(plans))] * len(cases_of(plans))
+    assert [one[1] for one in kept.done["scenarios"]] == [len(read_scenarios(plans).cases)] * len(read_scenarios(plans).cases)
     assert [one.stat().st_size for one in (tmp_path / "cache" / "gpuplan" / "runs").iterdir()] == [0]
 
 
@@ -115,7 +104,7 @@ def test_a_worker_that_is_killed_loses_nothing(plans: Path, tmp_path: Path) -> N
     first = own.worker()
     try:
         own.has(1)
-        cases = cases_of(plans)
+        cases = read_scenarios(plans).cases
         made = answers(cases, range(len(cases)), own.address)
         found = dict([next(made)])
         first.kill()
@@ -129,40 +118,50 @@ def test_a_worker_that_is_killed_loses_nothing(plans: Path, tmp_path: Path) -> N
 def test_a_question_that_kills_is_found(two: Cluster, plans: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from tests.scenarios import deadly
 
-    cases = cases_of(plans)[:4]
+    cases = read_scenarios(plans).cases[:4]
     monkeypatch.setattr(cluster, "answer_chunk", deadly.answer_chunk)
     monkeypatch.setattr(cluster, "chunks_of", lambda left, workers: [list(left)])
-    extra = [two.worker() for _ in range(2)]
-    two.has(4)
+    extra = [two.worker() for _ in range(4)]
+    two.has(6)  # more than there are questions: a scheduler that allows no deaths blames all that a worker had when it died
     found = dict(answers(cases, range(4), two.address))
     assert [found[at].status for at in range(4)] == ["passed", "no answer", "passed", "passed"]
     assert found[1].problems[0]["code"] == "scenarios.killed"
-    two.has(2)  # one died with the four, one with the one
+    two.has(4)  # one died with the four, one with the one
     assert all(one.poll() is None or one.returncode < 0 for one in extra)
 
 
-def test_ctrl_c_keeps_what_is_done(two: Cluster, tmp_path: Path) -> None:
-    path, cache = tmp_path / "plans.yaml", tmp_path / "cache"
-    batches = list(range(1, 33))
-    path.write_text(f"format: 1\nscenarios: {{a: {{ask: serve, model: llama-3.1-8b, on: h100, sweep: {{batch: {batches}}}}}}}\n")
-    command = [sys.executable, "-m", "gpuplan.cli.main", "run", str(path), "--json", "--engine-of-search", "dask"]
-    command += ["--scheduler", two.address]
-    env = {**os.environ, "XDG_CACHE_HOME": str(cache)}
-    going = subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    until = time.monotonic() + START_S
+def interrupted(command: list[str], cache: Path) -> tuple[subprocess.CompletedProcess[str], int]:
+    """A run that Ctrl-C ends once two answers are kept, and how many are then."""
 
     def lines() -> int:
         return sum(one.read_text().count("\n") for one in cache.glob("gpuplan/runs/*.jsonl"))
 
+    env = {**os.environ, "XDG_CACHE_HOME": str(cache)}
+    going = subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    until = time.monotonic() + START_S
     while lines() < 2 and going.poll() is None and time.monotonic() < until:
         time.sleep(0.01)
     going.send_signal(signal.SIGINT)
     out, err = going.communicate(timeout=START_S)
-    assert "Traceback" not in err
-    assert (going.returncode, out, err.strip().splitlines()[-1]) == (130, "", "interrupted"), err
-    kept = lines()
+    return subprocess.CompletedProcess(command, going.returncode, out, err), lines()
+
+
+def test_ctrl_c_keeps_what_is_done(two: Cluster, tmp_path: Path) -> None:
+    path = tmp_path / "plans.yaml"
+    batches = list(range(1, 33))
+    path.write_text(f"format: 1\nscenarios: {{a: {{ask: serve, model: llama-3.1-8b, on: h100, sweep: {{batch: {batches}}}}}}}\n")
+    command = [sys.executable, "-m", "gpuplan.cli.main", "run", str(path), "--json", "--engine-of-search", "dask"]
+    command += ["--scheduler", two.address]
+    for attempt in range(5):  # On a busy machine all may be answered before this process sees the second answer.
+        cache = tmp_path / f"cache-{attempt}"
+        going, kept = interrupted(command, cache)
+        assert "Traceback" not in going.stderr, going.stderr
+        if kept < len(batches):
+            break
+    assert (going.returncode, going.stdout, going.stderr.strip().splitlines()[-1]) == (130, "", "interrupted"), going.stderr
     assert 2 <= kept < len(batches)
-    done = subprocess.run(command, env=env, capture_output=True, text=True, check=False, timeout=120)
+    env = {**os.environ, "XDG_CACHE_HOME": str(cache)}
+    done = subprocess.run(command, env=env, capture_output=True, text=True, check=False, timeout=300)
     assert done.returncode == 0, done.stderr
     assert f"note: going on: {kept} of {len(batches)} were answered before" in done.stderr
     assert [one["name"] for one in json.loads(done.stdout)["results"]] == [f"a: batch {one}" for one in batches]
@@ -174,25 +173,25 @@ def test_a_worker_with_other_data_is_refused(two: Cluster, plans: Path, monkeypa
     (prices / "mine.yaml").write_text("format: 1\n")
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "home"))  # of this machine alone
     with pytest.raises(UsageError, match=r"other data files: specs 1/prices/mine\.yaml"):
-        list(answers(cases_of(plans), [0], two.address))
+        list(answers(read_scenarios(plans).cases, [0], two.address))
 
 
 def test_a_worker_with_another_version_is_refused(two: Cluster, plans: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster.Setting, "here", lambda: cluster.Setting({"gpuplan": "0.0.1"}, "2026-11-22", None, "."))
     with pytest.raises(UsageError, match=r"gpuplan .* there, 0\.0\.1 here"):
-        list(answers(cases_of(plans), [0], two.address))
+        list(answers(read_scenarios(plans).cases, [0], two.address))
 
 
 def test_no_scheduler_and_no_workers_are_said(tmp_path: Path, plans: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster, "REACHED_S", 0.5)
     for address in ("tcp://127.0.0.1:1", "nowhere", "teapot://127.0.0.1:1"):
         with pytest.raises(UsageError, match="no Dask scheduler answers there"):
-            list(answers(cases_of(plans), [0], address))
+            list(answers(read_scenarios(plans).cases, [0], address))
     own = Cluster(tmp_path)
     try:
         own.has(0)
         with pytest.raises(UsageError, match="nobody works there"):
-            list(answers(cases_of(plans), [0], own.address))
+            list(answers(read_scenarios(plans).cases, [0], own.address))
     finally:
         own.end()
 
@@ -202,7 +201,7 @@ def test_a_scheduler_that_goes_away_is_said(tmp_path: Path, plans: Path) -> None
     own.worker()
     try:
         own.has(1)
-        made = answers(cases_of(plans), range(10), own.address)
+        made = answers(read_scenarios(plans).cases, range(10), own.address)
         next(made)
         own.scheduler.kill()
         with pytest.raises(UsageError, match="the scheduler went away"):
@@ -212,7 +211,7 @@ def test_a_scheduler_that_goes_away_is_said(tmp_path: Path, plans: Path) -> None
 
 
 def test_what_is_about_this_machine_is_asked_here(plans: Path) -> None:
-    first = cases_of(plans)[0]
+    first = read_scenarios(plans).cases[0]
     here = Case(first.name, first.scenario, first.task, {**first.given, "on": "local"}, {}, (), first.where)
     ((at, result),) = answers([here], [0], "nowhere")
     assert (at, result.status) in ((0, "no answer"), (0, "answered"), (0, "does not fit"))

@@ -28,19 +28,8 @@ scenarios:
 """
 
 
-@pytest.fixture
-def plans(tmp_path: Path) -> Path:
-    path = tmp_path / "plans.yaml"
-    path.write_text(PLANS, encoding="utf-8")
-    return path
-
-
-def cases_of(path: Path) -> tuple[Case, ...]:
-    return read_scenarios(path).cases
-
-
 def test_processes_say_the_same_and_one_that_is_killed_loses_nothing(plans: Path) -> None:
-    cases = cases_of(plans)
+    cases = read_scenarios(plans).cases
     made = crew._together(cases, range(len(cases)), 2)
     found = dict([next(made)])
     for child in active_children():
@@ -50,14 +39,14 @@ def test_processes_say_the_same_and_one_that_is_killed_loses_nothing(plans: Path
 
 
 def test_it_is_told_how_many_are_done(plans: Path) -> None:
-    cases, kept = cases_of(plans), Kept()
+    cases, kept = read_scenarios(plans).cases, Kept()
     with watching(kept):
         results_of(cases)
     assert kept.done["scenarios"] == [(at, len(cases)) for at in range(len(cases))]
 
 
 def test_a_question_that_kills_is_given_up(plans: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    cases = cases_of(plans)
+    cases = read_scenarios(plans).cases
     broken = crew.plain_case(cases[1])
     monkeypatch.setattr(crew, "answer_plain", _deadly)
     made = dict(crew._together(cases[:3], range(3), 2))
@@ -69,7 +58,6 @@ def test_a_question_that_kills_is_given_up(plans: Path, monkeypatch: pytest.Monk
 def _deadly(name: str, *rest: object) -> dict[str, object]:
     if name.endswith("batch 2") and "h100" in name:
         os.kill(os.getpid(), signal.SIGKILL)
-    from gpuplan.scenarios.file import Case
     from gpuplan.scenarios.result import result_of
 
     scenario, task, given, changed, _, where = rest
@@ -79,7 +67,7 @@ def _deadly(name: str, *rest: object) -> dict[str, object]:
 
 
 def test_a_journal_has_what_is_done(plans: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    cases, path = cases_of(plans), tmp_path / "run.journal"
+    cases, path = read_scenarios(plans).cases, tmp_path / "run.journal"
     with Journal(path, cases) as journal:
         first = results_of(cases[:3], journal=journal)
     path.write_text(path.read_text()[:-40])  # torn in the middle of the third
@@ -109,18 +97,18 @@ def test_ctrl_c_keeps_what_is_done(tmp_path: Path) -> None:
     path.write_text(f"format: 1\nscenarios: {{a: {{ask: serve, model: llama-3.1-8b, on: h100, sweep: {{batch: {batches}}}}}}}\n")
     command = [sys.executable, "-m", "gpuplan.cli.main", "run", str(path), "--jobs", "2", "--json", "--resume", str(journal)]
     going = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    until = time.monotonic() + 60
+    until = time.monotonic() + 300
     while (not journal.exists() or journal.read_text().count("\n") < 2) and time.monotonic() < until:
         time.sleep(0.01)
     going.send_signal(signal.SIGINT)
-    out, err = going.communicate(timeout=60)
+    out, err = going.communicate(timeout=300)
     assert "Traceback" not in err
     if going.returncode != 0:  # it was not done before the signal came
         assert going.returncode == 130
         assert out == ""
     kept = journal.read_text()
     command[command.index("2")] = "1"
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
     assert done.returncode == 0, done.stderr
     assert journal.read_text().startswith(kept)
     assert [one["name"] for one in json.loads(done.stdout)["results"]] == [f"a: batch {one}" for one in batches]

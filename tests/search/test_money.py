@@ -257,7 +257,7 @@ def test_without_a_grid_there_is_no_carbon():
         ({"grid": "-1kg/kWh"}, UsageError, "takes no carbon out"),
         ({"grid": "frnace"}, UnknownError, "no grid of that name"),
         ({"pue": 0.9}, UsageError, "a site draws no less than its computers"),
-        ({"own": "-1"}, UsageError, "--own"),
+        ({"own": "-1"}, UsageError, "--own"),  # 0 says that it is paid already: tests/planner/test_spending.py
         ({"credits": "-5"}, UsageError, "--credits"),
     ],
 )

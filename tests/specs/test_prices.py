@@ -138,6 +138,37 @@ def test_a_missing_price_is_an_error_that_says_so_and_never_zero(text, kwargs):
     assert caught.value.problems[0].hint
 
 
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("crusoe:h100-sxm-80gb", "crusoe: 6, 12 or 36 months at up to 35% off"),
+        ("lambda:gpu_8x_h100_sxm5", "lambda: 1-Click Clusters are reserved"),
+        ("nebius:gpu-h100-sxm_8gpu-128vcpu-1600gb", "nebius: commitment discounts"),
+    ],
+)
+def test_a_commitment_without_a_list_price_says_what_the_seller_offers(text, words):
+    with pytest.raises(UnknownError) as error:
+        price_for(parse_target(text, CATALOG), CATALOG, Terms("reserved_1yr"))
+    assert words in str(error.value)
+    assert "give yours by --price" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "region", "usd"),
+    [
+        ("gcp:a3-highgpu-8g", "reserved_1yr", "us-central1", 61.38367),
+        ("gcp:a3-highgpu-8g", "reserved_3yr", "us-central1", 38.86438),
+        ("azure:Standard_NC24ads_A100_v4", "reserved_1yr", "francecentral", 3.8215484),
+        ("azure:Standard_NC24ads_A100_v4", "spot", "francecentral", 0.848417),
+    ],
+)
+def test_terms_of_google_and_azure(text, kind, region, usd):
+    target = parse_target(text, CATALOG)
+    offer = price_for(target, CATALOG, Terms(kind, region))
+    assert usd_per_s(target, offer).value * HOUR == pytest.approx(usd, rel=1e-5)
+    assert offer.entry.date
+
+
 def test_the_street_price_is_the_cheapest_dated_on_demand_rate():
     street = street_price("h100-sxm-80gb", CATALOG)
     assert 1 < street.price.value * HOUR < 5

@@ -151,9 +151,9 @@ def _grouped(tensors: Tensors, probe: Probe) -> Kernel:
 def _precision(torch: Any, *, tf32: bool) -> Callable[[], AbstractContextManager[None]]:
     """How products of 32-bit floats are rounded, by the name that this PyTorch has for it: the old one warns in new ones."""
     flags = torch.backends.cuda.matmul
-    key, value = ("fp32_precision", "tf32" if tf32 else "ieee")
-    if not hasattr(flags, key):
-        key, value = ("allow_tf32", tf32)  # type: ignore[assignment]
+    named = hasattr(flags, "fp32_precision")
+    key = "fp32_precision" if named else "allow_tf32"
+    value = ("tf32" if tf32 else "ieee") if named else tf32
 
     @contextmanager
     def precise() -> Iterator[None]:

@@ -177,9 +177,24 @@ def _not_taken(tool: str, key: str, known: Mapping[str, Any]) -> Problem:
     return Problem("tool.option", f"{tool}: no option `{key}`", elsewhere(key, ASKS.get(tool)) or did_you_mean(key, known))
 
 
+_SHORTER = {
+    "model": "A card, a Hugging Face id or an Ollama name",
+    "on": "Accelerators, systems, cloud instances, a TPU slice or a cluster; behind an `@` the network or the cluster that joins"
+    " them: `4xdgx-a100@ib-hdr`, `2048xh100@meta-24k-roce`; `local` is what this machine has, as calibrated",
+}
+"""What is said of an option in fewer words than its help has: assistants name no files, and `INSTRUCTIONS` has more examples."""
+
+
 def _without(made: dict[str, Any]) -> dict[str, Any]:
     """The schema of a question without what assistants do not have."""
     kept = {key: _short(one) for key, one in made["properties"].items() if key not in LEFT_OUT}
+    for key, about in _SHORTER.items():
+        kept[key] = kept[key] | {"description": about}
+    first: dict[tuple[str, ...], str] = {}
+    for key, one in kept.items():
+        words = tuple(one.get("items", {}).get("enum", ()))
+        if words and (before := first.setdefault(words, key)) != key:
+            kept[key] = one | {"items": {"type": "string"}, "description": f"{one['description']} (the words of `{before}`)"}
     return {"type": "object", "properties": kept, "required": ["model", "on"], "additionalProperties": False}
 
 

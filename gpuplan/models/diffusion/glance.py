@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from gpuplan.files.read import is_file, is_folder, text_of
-from gpuplan.models.glance import aliases_in
+from gpuplan.files.read import is_file, is_folder
+from gpuplan.models.glance import card_text, is_called
 
 DIFFUSION = Path(__file__).parents[1] / "diffusion_cards"
 """The cards that come with gpuplan."""
@@ -15,7 +15,7 @@ INDEX = "model_index.json"
 
 def is_diffusion(path: Path) -> bool:
     """Whether a card is one of a diffusion model, by a look at its text."""
-    return "kind: diffusion" in text_of(path, errors="replace")
+    return "kind: diffusion" in card_text(path)
 
 
 def diffusion_path(name: str, extra_dirs: Sequence[Path] = ()) -> Path | None:
@@ -37,7 +37,6 @@ def diffusion_path(name: str, extra_dirs: Sequence[Path] = ()) -> Path | None:
                 return path
     for folder in (*extra_dirs, DIFFUSION):
         for path in sorted(folder.glob("*.yaml")):
-            text = text_of(path, errors="replace")
-            if wanted in text.lower() and "kind: diffusion" in text and wanted in (one.lower() for one in aliases_in(text)):
+            if is_called(path, wanted, "diffusion"):
                 return path
     return None

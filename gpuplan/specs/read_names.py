@@ -1,0 +1,131 @@
+"""What does a name of a machine say that nothing on record has: its seller, its family, an accelerator and how many?"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from gpuplan.errors import UnknownError, UsageError
+from gpuplan.record import Record
+from gpuplan.specs.catalog import Catalog, key
+from gpuplan.specs.instance import Instance, InstanceFamily
+
+_FILLER = frozenset({"instance", "instances", "vm", "vms", "series", "gpu", "gpus", "spaces", "size", "machine", "node"})
+"""Words beside a name that say nothing about which machine it is."""
+_BEFORE = re.compile(r"(?:^|[^a-z0-9]|x)(\d{1,2})x?-?$")
+_AFTER = re.compile(r"(?:-?x|(?<=[a-z]))(\d{1,2})(?![0-9a-z])|-(\d)(?=-)")
+_SOMEWHERE = re.compile(r"(?<![a-z0-9])(?:x(\d{1,2})|(\d{1,2})x)(?![a-z0-9])")
+_NUMBER = re.compile(r"\d+")
+
+
+class Reading(Record):
+    """An accelerator that a name holds, and how many of it; None: the name does not say."""
+
+    accelerator: str
+    count: int | None
+    spelled: str
+    """How the name has it."""
+
+    @property
+    def target(self) -> str:
+        """What to write for `--on`."""
+        return f"{self.count}x{self.accelerator}" if self.count else self.accelerator
+
+
+def flat(name: str) -> str:
+    """A name without what separates its parts, as people leave out or change it.
+
+    >>> flat("Standard_ND96isr_H100_v5"), flat("ND96isr H100 v5")
+    ('nd96isrh100v5', 'nd96isrh100v5')
+    """
+    return re.sub(r"[^a-z0-9]", "", key(name)).removeprefix("standard")
+
+
+def splits(name: str) -> list[tuple[str, str]]:
+    """The ways in which a name may be a seller and one of its machines: (seller, rest), the longest seller first.
+
+    >>> splits("Amazon EC2 P4d instance")[:2]
+    [('amazon-ec2', 'P4d'), ('p4d', 'Amazon EC2')]
+    """
+    words = [word for word in name.split() if word.lower() not in _FILLER]
+    ways = []
+    for size in (3, 2, 1):
+        if size < len(words):
+            for seller, rest in ((words[:size], words[size:]), (words[-size:], words[:-size])):
+                ways.append((key(" ".join(seller)).replace(".", "-"), " ".join(rest)))
+    return [way for way in ways if way[0]]
+
+
+def family_of(name: str, paths: Mapping[str, Path], catalog: Catalog) -> list[Instance]:
+    """The instances of the family that a name means, or the one that has it but for separators and the first `Standard`.
+
+    `ND H100 v5`, `NCads H100 v5`, `gpu-h200-sxm` and `ND96isr H100 v5` are a family by its id, by the letters of its sizes, by what
+    stands before their presets, and one size;
+    `paths` are the files of families by id. Empty: there is none.
+    """
+    wanted = flat(" ".join(word for word in name.split() if word.lower() not in _FILLER))
+    if not wanted:
+        return []
+    found: list[Instance] = []
+    for ident in sorted(_may_be_of(wanted, paths, catalog)):
+        family = catalog.read(InstanceFamily, paths[ident])
+        made = [Instance(family, shape) for shape in family.instances]
+        one = [each for each in made if flat(each.name) == wanted]
+        if one:
+            return one
+        letters = [each for each in made if _NUMBER.sub("", flat(each.name), count=1) == wanted]
+        platform = [each for each in made if "-" in (before := each.name.partition("_")[0]) and flat(before) == wanted]
+        found += made if flat(ident.partition("/")[2]) == wanted else letters or platform
+    return found
+
+
+def _may_be_of(wanted: str, paths: Mapping[str, Path], catalog: Catalog) -> set[str]:
+    """The families among `paths` that may be or hold what is wanted, by the names that their files list first: few are parsed."""
+
+    def listed() -> list[tuple[str, str, frozenset[str]]]:
+        bare = ((flat(alias.rpartition(":")[2]), idents) for alias, idents in catalog.names("instances").items())
+        return [(each, _NUMBER.sub("", each, count=1), frozenset(idents)) for each, idents in bare]
+
+    found = {ident for ident in paths if flat(ident.partition("/")[2]) == wanted}
+    for each, letters, idents in catalog.once("flat names of instances", listed):
+        if wanted == letters or each.startswith(wanted):
+            found |= idents & paths.keys()
+    return found
+
+
+def reading(name: str, catalog: Catalog) -> Reading | None:
+    """The accelerator that stands in the name of a machine, with the number beside it; None: none stands there.
+
+    Of several the longest name counts: `mi300x8` is eight of the MI300X.
+    """
+    wanted = key(name)
+    spellings = catalog.once("names in names", lambda: _spellings(catalog))
+    for said in (one for one in spellings if one in wanted):
+        for found in re.finditer(re.escape(said), wanted):
+            before, after = wanted[: found.start()], wanted[found.end() :]
+            count = _BEFORE.search(before)
+            many = _AFTER.match(wanted, found.end())
+            starts = not before or not before[-1].isalnum() or count is not None
+            ends = not after or not after[0].isalnum() or many is not None
+            if not (starts and ends):
+                continue
+            try:
+                ident = catalog.find("accelerators", said).id
+            except (UnknownError, UsageError):
+                continue
+            elsewhere = _SOMEWHERE.search(f"{before} {after}")
+            number = next((one for one in (count, many, elsewhere) if one is not None), None)
+            digits = next((one for one in number.groups() if one), None) if number is not None else None
+            return Reading(ident, int(digits) if digits is not None and int(digits) > 0 else None, said)
+    return None
+
+
+def _spellings(catalog: Catalog) -> list[str]:
+    """The names of accelerators that can be told apart inside a longer name, the longest first."""
+    every = {*catalog.paths("accelerators"), *catalog.names("accelerators")}
+    telling = {one for one in every if len(one) > 1 and re.search(r"[a-z]", one) and re.search(r"\d", one)}
+    return sorted(telling, key=lambda one: (-len(one), one))
+
+
+__all__ = ["Reading", "family_of", "flat", "reading", "splits"]
