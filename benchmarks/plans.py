@@ -8,9 +8,10 @@ import time
 
 MODEL, TOKENS = "llama-3.1-70b", 1e12
 SERVED = "llama-3.3-70b"
-CATALOG_TARGET, MEMORY_TARGET, SPACE_TARGET = 3.0, 1.0, 0.5
+LARGE, JOBS = "deepseek-v3", 2
+CATALOG_TARGET, MEMORY_TARGET, SPACE_TARGET, JOBS_TARGET = 3.0, 1.0, 0.5, 0.8
 """Seconds for all offers with all counts of the ladder up to 4,096, and as many for a fleet that serves under a promise, GiB of the
-process, and seconds for one space."""
+process, seconds for one space, and the part of the time that two processes take of one's."""
 
 
 def measured() -> list[tuple[str, float, float, bool, str]]:
@@ -45,6 +46,7 @@ def measured() -> list[tuple[str, float, float, bool, str]]:
         (f"{name}, memory", held, MEMORY_TARGET, True, f"{held:.2f} GiB"),
         served,
         ("Turing-NLG 530B on 2,520 A100", alone, SPACE_TARGET, True, f"{alone:.2f} s ({looked:,} plans looked at)"),
+        _several(),
     ]
 
 
@@ -63,3 +65,29 @@ def _served() -> tuple[str, float, float, bool, str]:
     name = f"plan serve {SERVED} under a promise, {found.looked.candidates:,} machines in two formats"
     text = f"{took:.1f} s ({found.looked.plans:,} divisions of {found.looked.estimated:,} of them)"
     return name, took, CATALOG_TARGET, True, text
+
+
+def _several() -> tuple[str, float, float, bool, str]:
+    """How much sooner two processes plan a large mixture of experts over the whole catalog than one: by what keeps processors busy.
+
+    One process waits for the others, which share what can be shared evenly: so the time is that of the first and the mean of
+    theirs, whatever else the machine does meanwhile.
+    """
+    from gpuplan.plan.ask import TrainAsk
+    from gpuplan.plan.ask_goal import PlanTrainAsk
+    from gpuplan.planner.train import plan_train
+    from gpuplan.search.library import Library
+    from gpuplan.specs.catalog import Catalog
+
+    def busy() -> tuple[float, float]:
+        others = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return time.process_time(), others.ru_utime + others.ru_stime
+
+    took: list[float] = []
+    for jobs in (1, JOBS):
+        own, others = busy()
+        plan_train(PlanTrainAsk(any=True, jobs=jobs), TrainAsk(model=LARGE, on="any", tokens=TOKENS), Library(Catalog.open()))
+        took.append(busy()[0] - own + (busy()[1] - others) / jobs)
+    ratio = took[1] / took[0]
+    text = f"{ratio:.2f} of {took[0]:.1f} s, with all that starting processes takes"
+    return f"plan train {LARGE} --any --jobs {JOBS}, beside one process", ratio, JOBS_TARGET, True, text

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import reduce
 from typing import Any, ClassVar, Generic, Literal, ParamSpec, TypeAlias, cast, get_args
 
@@ -118,14 +118,7 @@ class Term(_Open, Slotted):
 
     def walk(self) -> Iterator[Term]:
         """Every term of the graph once, parents first."""
-        seen: set[int] = set()
-        todo: list[Term] = [self]
-        while todo:
-            term = todo.pop()
-            if id(term) not in seen:
-                seen.add(id(term))
-                yield term
-                todo.extend(part for _, part in reversed(term.args))
+        return walk_of((self,))
 
     def find(self, name: str) -> Term | None:
         """The term of that name in this graph, if any."""
@@ -167,6 +160,18 @@ class Term(_Open, Slotted):
             return replace(term, value=float(term.value[here]))
 
         return self.rebuilt(pick, done)
+
+
+def walk_of(roots: Sequence[Term]) -> Iterator[Term]:
+    """Every term of the graphs below some terms once, those of the first before those of the next, parents first."""
+    seen: set[int] = set()
+    todo = list(reversed(roots))
+    while todo:
+        term = todo.pop()
+        if id(term) not in seen:
+            seen.add(id(term))
+            yield term
+            todo.extend(part for _, part in reversed(term.args))
 
 
 class Stacked(Term):

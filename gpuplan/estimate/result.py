@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from math import inf
 from typing import Literal
@@ -12,7 +12,7 @@ from gpuplan.errors import ImpossibleError, Note, Problem
 from gpuplan.physics import OF_PEAK, PART, SHARES, SIGNED, impossible
 from gpuplan.ranges import interval
 from gpuplan.record import Record, field
-from gpuplan.term import Parts, Term
+from gpuplan.term import Parts, Term, walk_of
 
 Task = Literal["fit", "train", "serve"]
 _NAMED = re.compile(r"\{(\w+)\}")
@@ -181,8 +181,18 @@ class Estimate(Record):
         """The term of that name anywhere below the figures and breakdowns; figure keys work too."""
         if name in self.figures:
             return self.figures[name]
-        roots = [*self.figures.values(), *(breakdown.total for breakdown in self.breakdowns)]
-        return next((found for root in roots if (found := root.find(name)) is not None), None)
+        known, left = self._named
+        while name not in known:
+            term = next(left, None)
+            if term is None:
+                return None
+            known.setdefault(term.name, term)
+        return known[name]
+
+    @cached_property
+    def _named(self) -> tuple[dict[str, Term], Iterator[Term]]:
+        """Terms by name as far as the graph was walked through, and the rest of it: there may be 60,000 of them."""
+        return {}, walk_of([*self.figures.values(), *(breakdown.total for breakdown in self.breakdowns)])
 
     def names(self) -> list[str]:
         """Every term name below the figures, for `--explain`, `--set` and did-you-mean."""

@@ -15,6 +15,7 @@ from gpuplan.estimate.subject import Subject
 from gpuplan.estimate.under_load import UnderLoad, saturated, under_load, when_full
 from gpuplan.formulas import inference as form
 from gpuplan.formulas.basic import (
+    product,
     rate,
     rate_each,
     remaining_bytes,
@@ -119,7 +120,7 @@ def serving_figures(subject: Subject, plan: ServePlan) -> ServingFigures:
     figures |= spent(subject, tokens_per_s)
     passed = {
         "prefill": (model.prompt(), alone_prefill.seconds),
-        "decode": (model.serve.batch, decode.seconds),
+        "decode": (product.term("batch.of_replica", a=model.serve.batch, b=model.serve.sharing.attention_dp), decode.seconds),
     }
     bounds = shares_of_peak(subject, model.serve, passed, peak=products_peak(subject.hw, model.types().matmul))
     made = ServingFigures(figures=figures, memory=memory, prefill=alone_prefill, decode=decode, bounds=bounds, prints=habits.prints)

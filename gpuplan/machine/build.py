@@ -92,6 +92,7 @@ def hardware_of(
         parameters=parameters,
         settled=own.settled,
         levels=levels,
+        joined=None if target.unjoined is None else target.unjoined.reach,
         host_link=target.host_link,
         disk_read=_disk(target, "disk_read"),
         disk_write=_disk(target, "disk_write"),

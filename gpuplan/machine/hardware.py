@@ -80,6 +80,8 @@ class Hardware(Record, kw_only=True):
     settled: Mapping[str, Term] | None = None
     """Those that are otherwise under load; None: they are made when that is asked."""
     levels: tuple[Level, ...] = ()
+    joined: int | None = None
+    """Accelerators that the levels join, where nothing is known to join all."""
     visible_memory: Term | None = None
     """What programs are told is there, where that is known to be less than `memory_capacity`."""
     switches_add: bool = False

@@ -42,6 +42,7 @@ class Where(Record, kw_only=True):
     ] = None
     count: Annotated[int | None, Option("So many accelerators, and no other number", PLACES)] = None
     max_count: Annotated[int | None, Option("No more accelerators than this; left out, 4096", PLACES, most=1_000_000)] = None
+    jobs: Annotated[int | None, Option("So many processes look at machines at once (1)", PLACES, most=256)] = None
 
 
 class Goal(Record, kw_only=True):
@@ -89,7 +90,6 @@ class PlanRlAsk(PlanTrainAsk, kw_only=True):
         int | None, Option("Steps of the whole run, each of --prompts x --group-size responses; left out, 1000", GOAL, most=10**9)
     ] = None
     max_count: Annotated[int | None, Option("No more accelerators than this; left out, 512", PLACES, most=1_000_000)] = None
-    jobs: Annotated[int | None, Option("So many processes look at machines at once (1)", PLACES, most=256)] = None
 
 
 class Promised(Record, kw_only=True):

@@ -115,6 +115,8 @@ class Shape(Record, kw_only=True):
     latent: bool = False
     kv_divider: str = ""
     """The engine whose tensor parallel degree must divide the key and value heads; empty: copies of heads are as good."""
+    joined: int | None = None
+    """Accelerators of a machine, where nothing is known to join machines; None: all are joined."""
 
 
 _FACTOR = 1_000_000

@@ -124,6 +124,8 @@ def serve_rules(
     `generates` nothing has no output. `can` is what the engine knows besides the usual degrees.
     """
     yield from parallel_rules(plan.parallel, shape)
+    if shape.joined is not None:
+        yield within_a_machine(plan.parallel, shape.joined)
     yield from attention_rules(
         plan.parallel, shape, can, overlaps=bool(plan.settings.overlap_batches), exchange=plan.expert_exchange
     )
@@ -166,6 +168,23 @@ def serve_rules(
                 f"use --context {positions} or less",
             ),
         )
+
+
+UNJOINED = "plan.no-network"
+"""The code of the rule that nothing is known to join the machines that a replica would be spread over."""
+
+
+def within_a_machine(p: Parallelism, joined: int) -> Rule:
+    """Replicas stay within machines of so many accelerators that nothing is known to join."""
+    replica = p.tp * p.pp * p.attention_dp
+    return Rule(
+        joined % replica == 0,
+        lambda: Problem(
+            UNJOINED,
+            f"a replica of {replica:g} accelerators would span machines of {joined}, and no network between them is known",
+            "name one behind an @, such as `@ib-ndr`, or divide it so that it stays within one",
+        ),
+    )
 
 
 def _shown(plan: ServePlan) -> str:

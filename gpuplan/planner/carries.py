@@ -60,7 +60,7 @@ def carries(goal: PlanCarriesAsk, run: ServeAsk, library: Library) -> Carried:
 
 
 def _notes(library: Library, run: ServeAsk) -> tuple[Note, ...]:
-    return library.target(run.on).notes
+    return library.target(run.on, apart=True).notes
 
 
 def _groups(goal: PlanCarriesAsk, run: ServeAsk, promise: Promise, library: Library) -> Iterator[Group]:
@@ -199,7 +199,7 @@ def _longest(group: Group) -> Most | None:
 
 def _models(goal: PlanCarriesAsk, run: ServeAsk, promise: Promise, library: Library) -> tuple[list[Most], int]:
     """The largest models that the fleet carries: that keep the promise next to idle, or at the rate that is asked for."""
-    target = library.target(run.on)
+    target = library.target(run.on, apart=True)
     memory = target.accelerator.memory.capacity.value * target.count * target.share
     made: list[Most] = []
     looked = 0

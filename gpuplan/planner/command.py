@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from math import isclose
 
 from gpuplan.plan.ask import TrainAsk
 from gpuplan.plan.ask_serving import ServeAsk
@@ -22,6 +23,19 @@ def _typed(value: float) -> str:
     return f"{value:.12g}"
 
 
+def _rate(value: float) -> str:
+    """So many a second as people type it: in the unit in which that takes few digits, or to six of them.
+
+    >>> _rate(5.0), _rate(7 / 60), _rate(20 / 7)
+    ('5/s', '7/min', '2.85714/s')
+    """
+    for unit, seconds in (("s", 1.0), ("min", 60.0), ("h", HOUR)):
+        text = f"{value * seconds:.6g}"
+        if isclose(float(text), value * seconds, rel_tol=1e-12):
+            return f"{text}/{unit}"
+    return f"{value:.6g}/s"
+
+
 def command_of(run: TrainAsk | ServeAsk, on: str) -> str:
     """The command that asks the same about one machine."""
     words = ["gpuplan", "train" if isinstance(run, TrainAsk) else "serve", run.model, "--on", on]
@@ -33,6 +47,8 @@ def command_of(run: TrainAsk | ServeAsk, on: str) -> str:
             words.append(entry.flags[0 if value else -1])
         elif entry.option.unit == "USD/J":
             words += [entry.flag, f"{value * 3.6e6:.12g}"]
+        elif entry.option.unit == "1/s":
+            words += [entry.flag, _rate(value)]
         elif entry.option.reads == "price":
             words += [entry.flag, f"{value * HOUR:.12g}"]
         elif isinstance(value, (int, float)) and entry.option.unit in ("", "USD"):

@@ -20,16 +20,18 @@ class Division(Record, kw_only=True):
     redundant_experts: int = 0
     expert_exchange: ExpertExchange | None = None
     overlap_batches: bool | None = None
+    decode_cp: int | None = None
+    """Ranks that share caches along the context; None: nothing else than one was looked at."""
 
     @classmethod
-    def of(cls, plan: ServePlan, number: Any) -> Division:
-        """The division of one of the plans of arrays, whose numbers `number` reads."""
+    def of(cls, plan: ServePlan, number: Any, *, striped: bool) -> Division:
+        """The division of one of the plans of arrays, whose numbers `number` reads; `striped`: some of them share caches."""
         p = plan.parallel
         sharing = number(p.attention_dp)
         return cls(
             tp=number(p.tp), pp=number(p.pp), dp=number(p.dp) // sharing, attention_dp=sharing, ep=number(p.ep),
             redundant_experts=number(p.redundant_experts), expert_exchange=plan.expert_exchange,
-            overlap_batches=plan.settings.overlap_batches,
+            overlap_batches=plan.settings.overlap_batches, decode_cp=number(p.decode_cp) if striped else None,
         )  # fmt: skip
 
     @property
@@ -47,11 +49,14 @@ class Division(Record, kw_only=True):
             self.redundant_experts,
             self.expert_exchange is not None,
             bool(self.overlap_batches),
+            self.decode_cp or 1,
         )
 
     def asked(self, *, experts: bool) -> dict[str, Any]:
         """The options that fix it; those of `experts` only where the model has any."""
         made: dict[str, Any] = {"tp": self.tp, "pp": self.pp, "dp": self.dp}
+        if self.decode_cp is not None:
+            made["decode_cp"] = self.decode_cp
         if not experts:
             return made
         made |= {"ep": self.ep, "attention_dp": self.attention_dp, "redundant_experts": self.redundant_experts}
@@ -66,5 +71,6 @@ class Division(Record, kw_only=True):
         ('TP 4 PP 2', 'TP 1 DP 8 EP 8 +8')
         """
         made = [f"TP {self.tp}"]
-        made += [f"{name} {value}" for name, value in (("PP", self.pp), ("DP", self.attention_dp), ("EP", self.ep)) if value > 1]
+        some = (("PP", self.pp), ("DP", self.attention_dp), ("EP", self.ep), ("CP", self.decode_cp or 1))
+        made += [f"{name} {value}" for name, value in some if value > 1]
         return " ".join(made) + (f" +{self.redundant_experts}" if self.redundant_experts else "")

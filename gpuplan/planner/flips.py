@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from gpuplan.estimate.planned import Candidate, Flip, Limit
+from gpuplan.planner.why import ALIKE
 from gpuplan.units import human
 
 
@@ -23,6 +24,8 @@ def _overtaken(first: Candidate, second: Candidate, figure: str) -> Iterator[Fli
     if figure == "accelerators" or first.figures[figure] <= 0:
         return
     ratio = second.figures[figure] / first.figures[figure]
+    if ratio <= 1 + ALIKE:
+        return  # It says already that they tie.
     price, other = first.offering.price, second.offering.price
     target, instead = first.offering.target, second.offering.target
     if figure == "cost_usd" and price is not None:

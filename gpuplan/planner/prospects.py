@@ -16,6 +16,7 @@ from gpuplan.plan.ask_goal import PlanTrainAsk
 from gpuplan.plan.train import TrainPlan
 from gpuplan.planner.bounds import bounds, least_work, sustained
 from gpuplan.planner.front import beaten, front_of
+from gpuplan.planner.sought import sought
 from gpuplan.planner.survey import Survey, Wanted
 from gpuplan.planner.where import Machine, outdone
 from gpuplan.record import Record
@@ -256,7 +257,10 @@ class Search:
 
     def best(self) -> list[Candidate]:
         """The best few, each asked about in full; none where nothing meets the goal."""
-        order = sorted(self.kept(NEARLY), key=lambda one: (one.figure(self.least), one.seconds, one.count, one.machine.name))
+        order = sorted(
+            self.kept(NEARLY),
+            key=lambda one: (one.figure(self.least), one.seconds, one.figure("cost_usd"), one.count, one.machine.name),
+        )
         found: list[Candidate] = []
         done: set[str] = set()
         for _ in range(TRIES):
@@ -285,7 +289,9 @@ class Search:
     def _searched(self, options: Sequence[Prospect]) -> list[Candidate]:
         """The whole answer of each prospect, as `gpuplan train` gives it."""
         asks = {one.target: self.run.replaced(on=one.target) for one in options}
-        made = on_targets(asks, self.library).estimates() if asks else {}
+        made = (
+            on_targets(asks, self.library, sought(list(asks.values()), self.library, self.survey.crew)).estimates() if asks else {}
+        )
         return [self._candidate(one, made[one.target]) for one in options if one.target in made]
 
     def _candidate(self, one: Prospect, estimate: Estimate) -> Candidate:
@@ -300,7 +306,12 @@ class Search:
     def _ranked(self, found: Iterable[Candidate]) -> list[Candidate]:
         """The best of each provider and accelerator, the best first."""
         families = self.families
-        order = sorted(found, key=lambda one: (one.figures.get(self.least, inf), one.figures["wall_time_s"], one.offering.target))
+        order = sorted(
+            found,
+            key=lambda one: (
+                *(one.figures.get(key, inf) for key in (self.least, "wall_time_s", "cost_usd")), one.offering.target,
+            ),
+        )  # fmt: skip
         kept: dict[tuple[str, str], Candidate] = {}
         for one in order:
             kept.setdefault(families[one.offering.target], one)

@@ -19,6 +19,7 @@ from gpuplan.plan.ask import TrainAsk
 from gpuplan.plan.ask_goal import PlanRlAsk, PlanTrainAsk
 from gpuplan.planner.bounds import bounds, least_work, sustained
 from gpuplan.planner.command import command_of
+from gpuplan.planner.crew import Crew
 from gpuplan.planner.flips import flips_of
 from gpuplan.planner.front import beaten, front_of
 from gpuplan.planner.prospects import BEST, FEW, FIGURES, first_case, limits_of
@@ -26,9 +27,10 @@ from gpuplan.planner.refusals import refusals
 from gpuplan.planner.relax import relaxed
 from gpuplan.planner.rl_answers import Answers
 from gpuplan.planner.rl_bounds import Least, least_of
+from gpuplan.planner.rl_open import left_open
 from gpuplan.planner.train import placed_or_fastest
 from gpuplan.planner.where import Machine, Places, outdone
-from gpuplan.planner.why import binds_of, said_to_beat
+from gpuplan.planner.why import SOONER, binds_of, said_to_beat
 from gpuplan.record import Record
 from gpuplan.search.library import Library
 from gpuplan.search.rl import looked_up_rl, wanted_of
@@ -113,7 +115,7 @@ class Search:
                 heappush(order, (one.least(self.figure), one.count, at))
             else:
                 batch.append(one)
-            if len(batch) >= self.answers.jobs or not order:
+            if len(batch) >= self.answers.crew.jobs or not order:
                 self._ask(batch)
                 batch = []
             tell("machines with a count", len(todo) - len(order), len(todo))
@@ -183,7 +185,12 @@ class Search:
     def kept(self) -> list[Seen]:
         """Those that fit and keep the limits, the best first."""
         made = [one for one in self.seen if one.fits and not self._broken(one)]
-        return sorted(made, key=lambda one: (one.figures.get(self.figure, inf), one.figures["wall_time_s"], one.prospect.target))
+        return sorted(
+            made,
+            key=lambda one: (
+                *(one.figures.get(key, inf) for key in (self.figure, "wall_time_s", "cost_usd")), one.prospect.target,
+            ),
+        )  # fmt: skip
 
     def _broken(self, one: Seen) -> tuple[Limit, ...]:
         return tuple(limit for limit in self.limits if limit.broken_by(one.figures.get(limit.figure, inf)))
@@ -241,8 +248,8 @@ def plan_rl(goal: PlanRlAsk, run: TrainAsk, library: Library) -> Planned:
     card = library.card(run.model)
     run, notes = _of_steps(goal, run.replaced(rl=run.rl or "grpo"))
     asked, found, more = placed_or_fastest(goal, run, library)
-    with Answers(run, library, goal.jobs or 1) as answers:
-        return _planned(asked, run, library, card, found, answers, (*notes, *more))
+    with Crew(goal.jobs or 1, run) as crew:
+        return _planned(asked, run, library, card, found, Answers(run, library, crew), (*notes, *more))
 
 
 def _planned(
@@ -267,10 +274,13 @@ def _planned(
         from gpuplan.planner.spares import spares
 
         notes = (*notes, *spares((best or nearest)[0], asked.repair, library))
+    flips = flips_of(best, search.figure, search.limits, run.tokens)
+    if best:
+        flips = (*left_open(run, best[0], search.figure, answers.crew), *flips)
     return Planned(
-        model=run.model, least=search.figure, limits=search.limits, best=said_to_beat(best, search.figure),
+        model=run.model, least=search.figure, limits=search.limits, best=said_to_beat(best, search.figure, SOONER),
         binds=binds_of(best[0], search.limits) if best else "", looked=search.looked,
-        front=search.front() if asked.front and best else (), flips=flips_of(best, search.figure, search.limits, run.tokens),
+        front=search.front() if asked.front and best else (), flips=flips,
         relax=relax, nearest=nearest, command=command_of(run, (best or nearest)[0].offering.target),
         notes=(*notes, *found.notes, *refusals(search.refused)),
     )  # fmt: skip

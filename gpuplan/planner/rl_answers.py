@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
-from multiprocessing import get_context
-from types import TracebackType
-from typing import Self
 
 from gpuplan.errors import GpuplanError
 from gpuplan.estimate.result import Estimate
-from gpuplan.files.child import begin
 from gpuplan.plan.ask import TrainAsk
+from gpuplan.planner.crew import Crew, library_of
 from gpuplan.record import Record
 from gpuplan.search.ask import train
 from gpuplan.search.library import Library
@@ -28,11 +23,10 @@ class Reached(Record, eq=False):
 class Answers:
     """The answers to one question on many machines, by what machines have in common, whatever the limits of a search are."""
 
-    def __init__(self, run: TrainAsk, library: Library, jobs: int) -> None:
-        self.run, self.library, self.jobs = run, library, jobs
+    def __init__(self, run: TrainAsk, library: Library, crew: Crew) -> None:
+        self.run, self.library, self.crew = run, library, crew
         self.known: dict[Hashable, Reached | GpuplanError] = {}
         self._estimates: dict[str, Estimate] = {}
-        self._pool: ProcessPoolExecutor | None = None
 
     def ask(self, targets: Mapping[Hashable, str]) -> None:
         """Have what each of some targets reaches, by what it has in common with others, in `known`."""
@@ -50,13 +44,8 @@ class Answers:
         return self._estimates[target]
 
     def _reached(self, targets: list[str]) -> list[Reached | GpuplanError]:
-        if self.jobs > 1 and len(targets) > 1:
-            if self._pool is None:
-                self._pool = ProcessPoolExecutor(self.jobs, get_context("spawn"), initializer=begin)
-            try:
-                return list(self._pool.map(reached_alone, (self.run.replaced(on=on) for on in targets)))
-            except BrokenProcessPool:
-                self.jobs = 1  # somebody ended one of them: what is left is asked here
+        if self.crew.jobs > 1 and len(targets) > 1:
+            return self.crew.map(reached_alone, [self.run.replaced(on=on) for on in targets])
         return list(self._here(targets))
 
     def _here(self, targets: list[str]) -> Iterator[Reached | GpuplanError]:
@@ -66,18 +55,11 @@ class Answers:
             except GpuplanError as error:
                 yield error.with_traceback(None)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        if self._pool is not None:
-            self._pool.shutdown(wait=True, cancel_futures=True)
-
 
 def reached_alone(run: TrainAsk) -> Reached | GpuplanError:
     """The same in a process of its own, which reads the data files itself."""
     try:
-        return _told(train(run, advise=False, library=Library.shared(run.specs, calibrated=bool(run.calibrated))))
+        return _told(train(run, advise=False, library=library_of(run)))
     except GpuplanError as error:
         return error.with_traceback(None)
 

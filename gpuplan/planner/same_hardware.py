@@ -21,7 +21,8 @@ def hardware_key(target: Target, *, hosts: bool = False) -> Hashable:
     elif target.system is not None:
         host, own = target.per_unit, target.system.id
     chip = target.accelerator.id, target.memory, target.share, target.local
-    return chip, target.count, levels, _plain(target.host_link), host, own if hosts and host else ""
+    apart = 0 if target.unjoined is None else target.unjoined.reach
+    return chip, target.count, apart, levels, _plain(target.host_link), host, own if hosts and host else ""
 
 
 def _plain(value: Any) -> Any:

@@ -7,7 +7,7 @@ then asked about as `gpuplan serve` is.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from math import ceil, inf, isfinite
 from typing import Literal, TypeAlias
 
@@ -24,7 +24,7 @@ from gpuplan.planner.serve_bounds import Requests, fewest, requests_of
 from gpuplan.planner.serve_space import Divided, Fleet, Group, Site, grouped, site_of
 from gpuplan.planner.where import Machine
 from gpuplan.record import Record
-from gpuplan.search.library import Library
+from gpuplan.search.library import SERVES, Library
 from gpuplan.units import MONTH
 
 Least: TypeAlias = Literal["cost", "gpus", "energy"]
@@ -34,6 +34,9 @@ NODE = 8
 """Accelerators of a node, where these are had one by one."""
 MOST_UNITS = 8
 """Units that one replica is spread over at most."""
+WIDEST = 320
+"""Accelerators of a replica whose ranks of attention share experts, at most: so many decode in DeepSeek-V3's own deployment
+(https://arxiv.org/abs/2412.19437, 3.4.2)."""
 HELD = 0.9
 """The part of memory that weights may take where a replica stays on one unit: caches and activations want some of it too."""
 
@@ -47,6 +50,8 @@ class Option(Record, eq=False, kw_only=True):
     weights: WeightFormat | None
     bound: float
     """The least that the whole fleet may take of what is to be least."""
+    wide: bool = False
+    """Whether a replica would fit into less, and is spread over all of it to share its experts."""
 
     @property
     def alone(self) -> bool:
@@ -127,7 +132,11 @@ class Wanted(Record, kw_only=True):
 class ServeSearch:
     """The search of one question: options by bound, what was seen of them, and the best."""
 
-    def __init__(self, want: Wanted, machines: Sequence[Machine], library: Library, formats: Sequence[WeightFormat | None]) -> None:
+    def __init__(
+        self, want: Wanted, machines: Sequence[Machine], library: Library, formats: Sequence[WeightFormat | None], *,
+        prunes: bool = True,
+    ) -> None:  # fmt: skip
+        """`prunes`: of a machine only divisions matter that are among the best in the mean."""
         self.want, self.library, self.formats = want, library, formats
         self.machines = tuple({one.name: one for one in machines}.values())
         self.card: ModelCard = library.card(want.run.model)
@@ -146,6 +155,7 @@ class ServeSearch:
         """All that was divided, whether or not a load was dealt to it."""
         self.dealt: dict[Hashable, list[tuple[Divided, int]]] = {}
         """What was dealt to hardware in a format: once for each way in which ranks share experts."""
+        self.prunes = prunes
         self.candidates = self.bounded = self.plans = 0
 
     @property
@@ -183,8 +193,8 @@ class ServeSearch:
             batch = [one for one in self.todo[:AT_ONCE] if one.bound <= limit()]
             self.todo = self.todo[len(batch) :]
             self.pending = sorted([*self.pending, *self._new(batch)], key=lambda one: one[0])
-            while self.pending and self.pending[0][0] <= limit():
-                self._deal(self.pending.pop(0)[1])
+            while self.pending and self.pending[0][0] <= (most := limit()):
+                self._deal(self.pending.pop(0)[1], most)
             if not batch:
                 break
         over("machines and formats")
@@ -212,14 +222,20 @@ class ServeSearch:
             for machine in self.machines:
                 if weights == "fp8" and "fp8" not in machine.chip.rates:
                     continue
-                for units in self._units(machine, requests):
+                least = tuple(self._units(machine, requests))
+                for units in (*least, *self._wider(machine, least)):
                     self.candidates += 1
-                    option = Option(machine=machine, units=units, weights=weights, bound=0.0)
+                    option = Option(machine=machine, units=units, weights=weights, bound=0.0, wide=units not in least)
                     ranks, spare = units * machine.each, self.want.spare
-                    least = fewest(requests, machine.chip, ranks, promise, alone=option.alone, spare=spare)
-                    if isfinite(bound := self.figure(machine, least)):
+                    count = fewest(requests, machine.chip, ranks, promise, alone=option.alone and not option.wide, spare=spare)
+                    if isfinite(bound := self.figure(machine, count)):
                         made.append(option.replaced(bound=bound))
         return sorted(made, key=lambda one: (one.bound, one.machine.name, one.units, str(one.weights)))
+
+    @property
+    def held(self) -> float:
+        """Bytes of weights at least, in the narrowest of the formats."""
+        return min(self._requests(weights).held for weights in self.formats)
 
     def _requests(self, weights: WeightFormat | None) -> Requests:
         """What the load takes at least with weights in a format."""
@@ -235,6 +251,17 @@ class ServeSearch:
             return (1,)
         least = _doubling(requests.held / (machine.each * machine.chip.memory * HELD))
         return [one for one in (least, 2 * least) if one <= MOST_UNITS]
+
+    def _wider(self, machine: Machine, least: Sequence[int]) -> Iterator[int]:
+        """Over how many more a replica may be spread so that its ranks of attention share experts, where the engine can."""
+        serving = self.library.engine(self.want.run.engine or SERVES)[0].serving
+        shares = serving is not None and serving.shares_experts is not None and self.card.architecture.moes
+        if machine.fixed or not shares or not least:
+            return
+        units = 2 * max(least)
+        while units <= MOST_UNITS * min(least) and units * machine.each <= WIDEST:
+            yield units
+            units *= 2
 
     def _node(self, machine: Machine, requests: Requests) -> Iterable[int]:
         """The accelerators of the largest node of single ones, or of several nodes where one does not hold the model."""
@@ -263,7 +290,16 @@ class ServeSearch:
         for option in batch:
             asked = self.want.loaded(self.want.amount).replaced(on=option.target, weights=option.weights)
             try:
-                key: Hashable = hardware_key(self.library.target(option.target)), option.weights, option.alone
+                target = self.library.target(option.target, apart=option.machine.fixed)
+            except GpuplanError as error:
+                if option.wide:  # Nothing joins so many, which nobody asked for.
+                    self.candidates -= 1
+                else:
+                    self.refused[option.target] = error.with_traceback(None)
+                continue
+            try:
+                key: Hashable = hardware_key(target), option.weights, option.alone
+                asked = asked.replaced(dp=1) if option.wide else asked
                 known = self.same.setdefault(key, [])
                 known.append(option)
                 if len(known) == 1:
@@ -285,8 +321,11 @@ class ServeSearch:
             made.append((min(figures), group))
         return made
 
-    def _deal(self, group: Group) -> None:
-        """Deal the load to the divisions of a group."""
+    def _deal(self, group: Group, most: float) -> None:
+        """Deal the load to the divisions of a group; not to those that surely take more than what is to be beaten."""
+        if self.prunes:
+            each = [min(self.figure(one.machine, 1.0) for one in self.same[site.key]) for site in group.sites]
+            group = group.within(self.want.amount, np.array([most / one if one else inf for one in each]))
         found = group.dealt(self.want.amount)
         for at, site in enumerate(group.sites):
             self.dealt.setdefault(site.key, []).append((found, at))
@@ -336,8 +375,17 @@ class ServeSearch:
 
 
 def ranked(found: Iterable[Served]) -> list[Served]:
-    """The best of each machine, the best first: what is to be least, then the cheaper, then the fewest accelerators."""
-    order = sorted(found, key=lambda one: (one.figure, one.usd_per_month, one.fleet.accelerators, str(one.option.key)))
+    """The best of each machine, the best first: what is to be least, then the cheaper, then the fewest accelerators.
+
+    Of formats with which the same fleet does it the weights as they are published come first: quantising them gains nothing.
+    """
+    order = sorted(
+        found,
+        key=lambda one: (
+            one.figure, one.usd_per_month, one.fleet.accelerators, one.option.machine.name, one.option.units,
+            one.option.weights is not None, str(one.option.key),
+        ),
+    )  # fmt: skip
     kept: dict[str, Served] = {}
     for one in order:
         kept.setdefault(one.option.machine.name, one)

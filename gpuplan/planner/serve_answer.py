@@ -13,6 +13,7 @@ from gpuplan.plan.ask_goal import PlanServeAsk
 from gpuplan.plan.ask_serving import ServeAsk
 from gpuplan.plan.words import WeightFormat
 from gpuplan.planner.command import command_of
+from gpuplan.planner.crew import Crew
 from gpuplan.planner.promise import NAMES, Promise
 from gpuplan.planner.refusals import refusals
 from gpuplan.planner.serve import Served, ServeSearch, Wanted
@@ -22,7 +23,7 @@ from gpuplan.planner.serve_load import Loaded, loaded, promised
 from gpuplan.planner.serve_percentiles import Percentiles
 from gpuplan.planner.spending import spending
 from gpuplan.planner.where import places
-from gpuplan.planner.why import said_to_beat
+from gpuplan.planner.why import ALIKE, CHEAPER, said_to_beat
 from gpuplan.search.library import SERVES, Library
 from gpuplan.search.load import rate_text
 from gpuplan.search.serving import answer_serving
@@ -61,13 +62,18 @@ def plan_serve(goal: PlanServeAsk, run: ServeAsk, library: Library) -> Planned:
         run=load.run, promise=promise.replaced(percent=None), rate=load.rate, users=load.users, least=least, spare=goal.spare or 0,
         most=goal.count or goal.max_count, usd_per_month=goal.budget,
     )  # fmt: skip
-    search = ServeSearch(want, where.machines, library, formats(goal.lowest_bits or LOWEST, run, library))
+    kinds = formats(goal.lowest_bits or LOWEST, run, library)
+    search = ServeSearch(want, where.machines, library, kinds, prunes=promise.percent is None)
     shown = goal.best or BEST
     if promise.percent is None:
         search.go(shown)
         served = search.ranked()[:shown]
+        if (goal.jobs or 1) > 1:
+            text = "--jobs: one process does it all, as nothing is simulated"
+            notes = (*notes, Note("plan.jobs", text, "with --p simulations are shared out"))
     else:
-        served = Percentiles(search, promise).go(shown)[:shown]
+        with Crew(goal.jobs or 1, load.run) as crew:
+            served = Percentiles(search, promise, crew).go(shown)[:shown]
     made = _Answer(load, promise, served, search, pools=bool(goal.pools)).planned((*load.notes, *notes, *where.notes))
     if form is not None and served:
         from gpuplan.planner.serve_launch import fleet_launch
@@ -99,7 +105,7 @@ def limits_of(promise: Promise, want: Wanted | None = None) -> tuple[Limit, ...]
     if want is not None and want.usd_per_month is not None:
         made.append(Limit("cost_usd_per_month", want.usd_per_month, f"--budget {human(want.usd_per_month, 'USD')} a month"))
     if want is not None and want.most is not None:
-        made.append(Limit("accelerators", float(want.most), f"{want.most:,} accelerators at most"))
+        made.append(Limit("accelerators", float(want.most), f"{want.most:,} accelerator{'s' if want.most > 1 else ''} at most"))
     return tuple(made)
 
 
@@ -127,7 +133,7 @@ class _Answer:
         binds, flips = (self.binds(served[0], best[0]), tuple(self.flips(served))) if served else ("", ())
         if best:
             grown = autoscaled(self.load, self.want, served[0], best[0])
-            notes = (*notes, *self.quality(), *self.wide(), *grown)
+            notes = (*notes, *self.quality(), *grown)
             replicas = best[0]
             if self.pools:
                 from gpuplan.planner.serve_pools import beside, binds_of
@@ -141,7 +147,7 @@ class _Answer:
         one = self.search
         return Planned(
             model=self.want.run.model, task="serve", least=self.least, limits=self.limits, asked=self.asked(),
-            best=said_to_beat(best, self.least), binds=binds,
+            best=said_to_beat(best, self.least, CHEAPER), binds=binds,
             looked=Looked(one.candidates, one.bounded, one.estimated, one.plans, len(one.refused)),
             command="" if unit is None else command_of(unit, unit.on),
             flips=flips, relax=relax, nearest=nearest,
@@ -209,14 +215,6 @@ class _Answer:
         text = f"weights are quantised to {weights}: {TOLD[BITS[weights]]}; of {self.want.run.model} nothing is on record"
         yield Note("plan.quality", text, "--lowest-bits 16 leaves them as published")
 
-    def wide(self) -> Iterator[Note]:
-        """That replicas which share their experts over ranks of attention are not among what was looked at."""
-        serving = self.library.engine(self.want.run.engine or SERVES)[0].serving
-        if not self.search.card.architecture.moes or serving is None or serving.shares_experts is None:
-            return
-        text = "replicas whose ranks of attention share experts were not looked at: fewer accelerators may do"
-        yield Note("plan.wide", text, "`gpuplan serve MODEL --on SYSTEM --rate R` looks at them")
-
     def surely(self, served: Served, best: Candidate) -> Iterator[Note]:
         """That the high end of a promised time breaks the promise, and how many parts would keep it there too."""
         if not any(self.narrowly(best, "")):
@@ -242,7 +240,8 @@ class _Answer:
         if not served:
             return
         first = served[0]
-        if self.want.least == "cost" and len(served) > 1 and first.option.machine.price is not None:
+        tie = len(served) < 2 or served[1].figure <= first.figure * (1 + ALIKE)
+        if self.want.least == "cost" and not tie and first.option.machine.price is not None:
             at = first.option.machine.price * served[1].figure / first.figure
             yield Flip(
                 f"an accelerator of {first.option.machine.name} costs more than {human(at, 'USD/s')}",
@@ -289,7 +288,7 @@ class _Answer:
         machine = few.option.machine
         count = machine.each if machine.fixed else self.want.most
         if count is not None and few.fleet.accelerators > count:
-            said = f"--on {machine.name}" if machine.fixed else f"{count:,} accelerators at most"
+            said = f"--on {machine.name}" if machine.fixed else f"{count:,} accelerator{'s' if count > 1 else ''} at most"
             made.append(Relax(Limit("accelerators", float(count), said), float(few.fleet.accelerators), machine.accelerator))
         return tuple(made), (self.candidate(least if made and made[0].limit.figure == "cost_usd_per_month" else few),)
 
@@ -311,6 +310,10 @@ class _Answer:
             return UsageError(
                 Problem("plan.no-machine", what, "leave --count or --max-count out, or name other machines with --on")
             )
+        for one in (each for each in self.search.machines if each.fixed):
+            apart = self.library.target(one.name, apart=True).unjoined
+            if apart is not None and self.search.held <= one.each * (one.chip.memory or 0.0):
+                return apart.error
         what = f"{self.want.run.model} fits on none of the {self.search.candidates} machines that were looked at"
         return InfeasibleError(Problem("plan.too-large", what, "allow more with --max-count, or fewer bits with --lowest-bits 4"))
 

@@ -58,6 +58,9 @@ class Group(Record, eq=False, kw_only=True):
     """Sites that share their formulas: the first dimension of arrays is theirs, the second that of divisions that fit."""
 
     sites: tuple[Site, ...]
+    case: Mapping[str, Any]
+    listed: Mapping[str, Numbers]
+    """What is chosen of each axis, by division."""
     plan: ServePlan
     fits: Truths
     sure: Truths
@@ -80,17 +83,33 @@ class Group(Record, eq=False, kw_only=True):
         def number(value: Any) -> int:
             return int(np.broadcast_to(np.asarray(value), (*self.fits.shape, 1))[(*place, 0)])
 
-        return Division.of(self.plan, number)
+        return Division.of(self.plan, number, striped="decode_cp" in _space(self.sites[0]).axes)
 
     def least(self, amount: float) -> Numbers:
         """The fewest accelerators of each site that keep a load, whatever is promised; infinity where nothing fits."""
         if not self.fits.any():
             return np.full(len(self.sites), inf)
+        least: Numbers = self.fewest(amount).reshape(len(self.sites), -1).min(axis=1)
+        return least
+
+    def fewest(self, amount: float) -> Numbers:
+        """The fewest accelerators of each division that keep a load, whatever is promised; infinity where it does not fit."""
         with np.errstate(all="ignore"):
             parts = np.maximum(np.ceil(amount * self.grain / self.under.most), 1.0)
-            found = np.where(self.fits, self.accelerators(parts), inf)
-        least: Numbers = found.reshape(len(self.sites), -1).min(axis=1)
-        return least
+            return np.where(self.fits, self.accelerators(parts), inf)
+
+    def within(self, amount: float, most: Numbers) -> Group:
+        """The same without divisions that take more accelerators for a load than the most of any site, whatever is promised."""
+        if not self.fits.any() or np.isinf(most).all():
+            return self
+        fewest = self.fewest(amount)
+        kept: Truths = np.any(self.fits & (fewest <= most[:, None]), axis=0)
+        return self if 2 * kept.sum() > kept.size or not kept.any() else self._of(kept)
+
+    def _of(self, kept: Truths) -> Group:
+        """Some of the divisions."""
+        listed = {name: values[kept] for name, values in self.listed.items()}
+        return _listed(self.sites, self.case, listed, self.under.promise, (self.fits[:, kept], self.sure[:, kept]), self.legal)
 
     def dealt(self, amount: float) -> Divided:
         """The fewest replicas of each division that keep a load with the promise."""
@@ -151,7 +170,7 @@ def grouped(
             frozenset(hw.parameters),
             frozenset(hw.peaks),
         )
-        key = id(subject.arch), id(subject.engine), site.ranks, site.alone, wants.index(site.want), kind
+        key = id(subject.arch), id(subject.engine), site.ranks, hw.joined, site.alone, wants.index(site.want), kind
         groups.setdefault(key, []).append(site)
     made: list[Group] = []
     refused: dict[Hashable, GpuplanError] = {}
@@ -194,7 +213,17 @@ def _together(sites: Sequence[Site], case: Mapping[str, Any], promise: Promise, 
         name: np.asarray(values, dtype=np.float64)[at][:, None] for (name, values), at in zip(space.axes.items(), kept, strict=True)
     }
     places: Any = (slice(None), *kept)
-    fits, rank, shape = (fits & legal)[places], rank[places], (len(sites), len(kept[0]))
+    fits = (fits & legal)[places]
+    return _listed(sites, case, listed, promise, (fits, fits & (rank[places] <= -2.0)), int(legal.sum()))
+
+
+def _listed(
+    sites: Sequence[Site], case: Mapping[str, Any], listed: Mapping[str, Numbers], promise: Promise, held: tuple[Truths, Truths],
+    legal: int,
+) -> Group:  # fmt: skip
+    """Divisions of sites one after the other, ready to be asked about loads; `held`: which fit, and which do so surely."""
+    first, space, (fits, sure) = sites[0], _space(sites[0]), held
+    shape = fits.shape
     subject, judges = _asked(sites, 2)
     with np.errstate(all="ignore"):
         plan = judges.plan(space.of(case, listed))
@@ -207,7 +236,7 @@ def _together(sites: Sequence[Site], case: Mapping[str, Any], promise: Promise, 
             for one in (p.tp * p.pp * p.attention_dp, p.dp / p.attention_dp)
         )
     return Group(
-        sites=tuple(sites), plan=plan, fits=fits, sure=fits & (rank <= -2.0), legal=int(legal.sum()), under=under, ranks=ranks,
+        sites=tuple(sites), case=case, listed=listed, plan=plan, fits=fits, sure=sure, legal=legal, under=under, ranks=ranks,
         grain=replicas if first.alone else np.ones(shape),
     )  # fmt: skip
 

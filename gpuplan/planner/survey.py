@@ -21,6 +21,7 @@ from gpuplan.num import Apart
 from gpuplan.plan.ask import TrainAsk
 from gpuplan.plan.parallelism import Shape
 from gpuplan.plan.train import TrainPlan
+from gpuplan.planner.crew import Crew, library_of
 from gpuplan.planner.same_hardware import hardware_key
 from gpuplan.ranges import high_end
 from gpuplan.record import Record
@@ -97,11 +98,24 @@ class Case(Record, eq=False):
         return id(self.subject.arch), id(self.subject.engine), rest, cases, given, wired, hw.count == 1
 
 
+class Surveyed(Record, eq=False):
+    """What a group of machines reaches, why some cannot be estimated for, and how many plans were looked at."""
+
+    found: Mapping[str, Reach]
+    refused: Mapping[str, GpuplanError]
+    plans: int
+
+
+def surveyed(members: Sequence[Wanted]) -> Surveyed:
+    """A group of machines that share their work, in a process that reads the data files itself."""
+    return Survey(library_of(members[0].ask)).surveyed(members)
+
+
 class Survey:
     """Machines looked at with one coarse mesh, and how many plans that were."""
 
-    def __init__(self, library: Library) -> None:
-        self.library = library
+    def __init__(self, library: Library, crew: Crew | None = None) -> None:
+        self.library, self.crew = library, crew
         self.plans = 0
         self.refused: dict[str, GpuplanError] = {}
         self.unjoined: dict[str, tuple[int, GpuplanError]] = {}
@@ -131,9 +145,7 @@ class Survey:
                 self.refused[names[0]] = error.with_traceback(None)
                 continue
             groups.setdefault(case.alike, []).append(case)
-        found: dict[str, Reach] = {}
-        for members in groups.values():
-            found |= self._of_group(members)
+        found = self._of_groups(list(groups.values()), asks)
         for first, *others in same.values():
             if first in found:
                 found |= dict.fromkeys(others, found[first])
@@ -155,6 +167,25 @@ class Survey:
         subject = found.subject.replaced(operations=self.library.catalog.load(Operations, "usual"))
         shape, dp = shape_of(subject.arch, subject.hw.count, subject.engine), habits.ask.dp
         return Case(on, subject, space, shape, run, None if dp is None else float(dp), one.most)
+
+    def _of_groups(self, groups: Sequence[Sequence[Case]], asks: Mapping[str, Wanted]) -> dict[str, Reach]:
+        """Machines in groups that share their work, by other processes where there are some."""
+        found: dict[str, Reach] = {}
+        if self.crew is None or self.crew.jobs == 1 or len(groups) < 2:
+            for members in groups:
+                found |= self._of_group(members)
+            return found
+        sent = [tuple(asks[one.on].replaced(most=one.most) for one in members) for members in groups]
+        for made in self.crew.map(surveyed, sent, [float(len(one)) for one in sent]):
+            found |= made.found
+            self.refused |= made.refused
+            self.plans += made.plans
+        return found
+
+    def surveyed(self, members: Sequence[Wanted]) -> Surveyed:
+        """One group, as another process told it."""
+        found = self._of_group([self._case(one.ask.on, one) for one in members])
+        return Surveyed(found, self.refused, self.plans)
 
     def _of_group(self, members: Sequence[Case]) -> dict[str, Reach]:
         """Machines with the same work; those whose number no degrees of the mesh divide are looked at with every one."""

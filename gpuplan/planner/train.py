@@ -15,6 +15,7 @@ from gpuplan.formulas.training import compute_optimal_tokens
 from gpuplan.plan.ask import TrainAsk
 from gpuplan.plan.ask_goal import PlanFinetuneAsk, PlanTrainAsk
 from gpuplan.planner.command import command_of
+from gpuplan.planner.crew import Crew
 from gpuplan.planner.flips import flips_of
 from gpuplan.planner.prospects import Search
 from gpuplan.planner.refusals import refusals
@@ -22,7 +23,7 @@ from gpuplan.planner.relax import relaxed
 from gpuplan.planner.spending import spending
 from gpuplan.planner.survey import Survey
 from gpuplan.planner.where import Places, places
-from gpuplan.planner.why import binds_of, said_to_beat
+from gpuplan.planner.why import SOONER, binds_of, said_to_beat
 from gpuplan.search.library import Library
 from gpuplan.search.sample_supply import samples_seen
 from gpuplan.search.usual import of_adapters
@@ -78,8 +79,15 @@ def plan_finetune(goal: PlanFinetuneAsk, run: TrainAsk, library: Library) -> Pla
 
 def _planned(goal: PlanTrainAsk, run: TrainAsk, library: Library, card: ModelCard, notes: tuple[Note, ...]) -> Planned:
     """The answer to a goal about a run of which the length is known."""
+    with Crew(goal.jobs or 1, run) as crew:
+        return _by_crew(goal, run, library, card, notes, crew)
+
+
+def _by_crew(
+    goal: PlanTrainAsk, run: TrainAsk, library: Library, card: ModelCard, notes: tuple[Note, ...], crew: Crew
+) -> Planned:  # fmt: skip
     goal, found, more = placed_or_fastest(goal, run, library)
-    survey, tokens = Survey(library), tokens_of(run)
+    survey, tokens = Survey(library, crew), tokens_of(run)
 
     def searched(asked: PlanTrainAsk) -> Search:
         search = Search(asked, run, library, card, found.machines, survey, tokens)
@@ -107,7 +115,7 @@ def _planned(goal: PlanTrainAsk, run: TrainAsk, library: Library, card: ModelCar
     if best or nearest:
         more = (*more, *spending((best or nearest)[0]))
     return Planned(
-        model=run.model, least=search.least, limits=search.limits, best=said_to_beat(best, search.least),
+        model=run.model, least=search.least, limits=search.limits, best=said_to_beat(best, search.least, SOONER),
         binds=binds_of(best[0], search.limits) if best else "", looked=search.looked,
         front=search.front() if goal.front and best else (), flips=flips_of(best, search.least, search.limits, run.tokens),
         relax=relax, nearest=nearest, command=command_of(run, (best or nearest)[0].offering.target),

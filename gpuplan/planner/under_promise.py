@@ -21,6 +21,8 @@ from gpuplan.term import Term
 
 POINTS = 63
 """Loads that are looked at in one estimate: what it costs lies in its terms, not in the length of their arrays."""
+FEWEST_POINTS, WIDE = 7, 2**13
+"""Of many plans fewer loads are looked at in each of more estimates: beyond so many of both together their length does cost."""
 IDLE = 1e-3
 """So little of what is kept at most is as good as an idle replica."""
 WHOLE = 1e-9
@@ -143,13 +145,14 @@ class UnderPromise(Record, kw_only=True, eq=False):
         known = np.isfinite(high) & among
         low, high = np.where(known, np.maximum(low - 1, 0.0), 0.0), np.where(known, np.maximum(high, low), 1.0)
         # Most plans need little more than the fewest there can be: near each other at first, and far apart at the end.
-        least, steps = np.maximum(low, 1.0), np.arange(POINTS + 1) / POINTS
+        points = int(np.clip(WIDE // max(known.size, 1), FEWEST_POINTS, POINTS))
+        least, steps = np.maximum(low, 1.0), np.arange(points + 1) / points
         parts = np.ceil(least[..., None] * (high / least)[..., None] ** steps)
         amounts = np.concatenate([self._dealt_each(amount, grain, parts), IDLE * self.most[..., None]], axis=-1)
         times = {key: np.broadcast_to(value, amounts.shape) for key, value in self.times(amounts).items()}
         kept = self._kept(amounts, times)[..., :-1]
         idle = {key: value[..., -1] for key, value in times.items()}
-        some = known & kept.any(axis=-1)
+        some = known & _from_here_on(kept).any(axis=-1)
         low, high = _fewer(parts, kept, low, high)
         while float(np.where(some, high - low, 0.0).max(initial=0.0)) > 1:
             parts = np.ceil(low[..., None] + (high - low)[..., None] * steps[1:])
@@ -162,8 +165,19 @@ class UnderPromise(Record, kw_only=True, eq=False):
         return (each if self.full is not None else np.ceil(each - WHOLE)) * grain[..., None]
 
 
+def _from_here_on(kept: Truths) -> Truths:
+    """Whether a number of parts and all larger ones keep the promise."""
+    found: Truths = np.logical_and.accumulate(kept[..., ::-1], axis=-1)[..., ::-1]
+    return found
+
+
 def _fewer(parts: Numbers, kept: Truths, low: Numbers, high: Numbers) -> tuple[Numbers, Numbers]:
-    """The last of rising numbers of parts that are too few, and the first that will do; more of them is less load for each."""
+    """The last of rising numbers of parts that are too few, and the first from which on all will do.
+
+    More of them is less load for each. Where an estimate keeps a promise at a high load that it breaks at lower ones, as some do
+    just below what replicas keep at most, that is no load to rely on.
+    """
+    kept = _from_here_on(kept)
     some, at = kept.any(axis=-1), kept.argmax(axis=-1)
     before = np.take_along_axis(parts, np.maximum(at - 1, 0)[..., None], axis=-1)[..., 0]
     first = np.take_along_axis(parts, at[..., None], axis=-1)[..., 0]

@@ -319,7 +319,7 @@ def _named(
     name: str, run: Common, library: Library, chips: Mapping[str, Chip], priced: bool, old: list[str]
 ) -> Iterator[Machine]:  # fmt: skip
     """What a name of `--on` means: a machine with its count, or one to be counted; of an accelerator also its instances."""
-    target = library.target(name)
+    target = library.target(name, apart=not isinstance(run, TrainAsk))
     chip = chips.get(target.accelerator.id)
     if chip is None:
         return

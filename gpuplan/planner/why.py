@@ -2,27 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
+from math import inf
 
 from gpuplan.estimate.planned import Candidate, Limit
 from gpuplan.units import human
 
+ALIKE = 5e-5
+"""What differs by no more is a tie: the figures that are shown of it are the same."""
+SOONER = {"wall_time_s": "as the sooner", "cost_usd": "as the cheaper"}
+"""How machines that train are ordered where they are alike in what is to be least."""
+CHEAPER = {"cost_usd_per_month": "as the cheaper", "accelerators": "with fewer accelerators"}
+"""The same of fleets."""
 NEAR = 0.9
 """A limit of which so much is used binds."""
 
 
-def said_to_beat(best: Sequence[Candidate], figure: str) -> tuple[Candidate, ...]:
-    """The same, each with what it beats the next by and why."""
-    made = [one.replaced(beats=_beats(one, after, figure)) for one, after in pairwise(best)]
+def said_to_beat(best: Sequence[Candidate], figure: str, ties: Mapping[str, str]) -> tuple[Candidate, ...]:
+    """The same, each with what it beats the next by and why.
+
+    `ties`: by which figures those are ordered that are alike in what is to be least, with what is said of the one with less.
+    """
+    made = [one.replaced(beats=_beats(one, after, figure, ties)) for one, after in pairwise(best)]
     return (*made, *best[-1:])
 
 
-def _beats(one: Candidate, after: Candidate, figure: str) -> str:
+def _beats(one: Candidate, after: Candidate, figure: str, ties: Mapping[str, str]) -> str:
     a, b = one.figures[figure], after.figures[figure]
-    by = "the same" if b <= a else f"{100 * (b / a - 1):.0f} % less" if b / a < 2 else f"{b / a:.1f} x less"
     parts = "; ".join(_parts(one, after))
-    return f"{by} {'as' if by == 'the same' else 'than'} the next" + (f": {parts}" if parts else "")
+    if b <= a * (1 + ALIKE):
+        less = (words for key, words in ties.items() if one.figures.get(key, inf) < after.figures.get(key, inf) * (1 - ALIKE))
+        return f"a tie with the next, before which it stands {next(less, 'by its name')}" + (f": {parts}" if parts else "")
+    by = f"{100 * (b / a - 1):.2g} % less" if b / a < 1.995 else f"{b / a:.1f} x less"
+    return f"{by} than the next" + (f": {parts}" if parts else "")
 
 
 def _parts(one: Candidate, after: Candidate) -> Iterator[str]:

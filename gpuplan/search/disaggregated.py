@@ -141,6 +141,8 @@ def _links(ask: ServeAsk, library: Library, prompts: Side, answers: Side) -> tup
         wanted = [f"{count}x{parts[0][1]}"]
     else:
         wanted = [f"{2 * count}x{rest}" for count, rest in parts]
+    for one in wanted:
+        library.target(one)  # Caches go from one side to the other: all must be joined.
     return tuple(looked_up(_alone(ask).replaced(on=one, tp=None, pp=None, ep=None), library).subject.hw for one in wanted)
 
 

@@ -23,7 +23,9 @@ from gpuplan.models.card import ModelCard
 from gpuplan.models.catalog import CARDS, find
 from gpuplan.models.count import ParamCount
 from gpuplan.plan.ask import TrainAsk
+from gpuplan.plan.ask_serving import ServeAsk
 from gpuplan.plan.common import Common
+from gpuplan.plan.disaggregated import disaggregated
 from gpuplan.plan.option import grouped
 from gpuplan.record import Record
 from gpuplan.search.local import local_target, names_local
@@ -31,6 +33,7 @@ from gpuplan.search.money import money_of
 from gpuplan.search.price import price_of
 from gpuplan.search.usual import usual_engine
 from gpuplan.specs.accelerator import Accelerator
+from gpuplan.specs.apart import joined, target_or_apart
 from gpuplan.specs.capacity import capacity_of
 from gpuplan.specs.catalog import Catalog, key
 from gpuplan.specs.dates import today
@@ -165,11 +168,11 @@ class Library:
         self._no_cards.pop(card.id, None)
         return card.id
 
-    def target(self, on: str) -> Target:
-        """What `--on` names; errors as `parse_target` and `local_target`."""
+    def target(self, on: str, *, apart: bool = False) -> Target:
+        """What `--on` names; errors as `parse_target` and `local_target`. `apart`: nothing need join all of its accelerators."""
         if on not in self._targets:
-            self._targets[on] = local_target(on, self.catalog) if names_local(on) else parse_target(on, self.catalog)
-        return self._targets[on]
+            self._targets[on] = local_target(on, self.catalog) if names_local(on) else target_or_apart(on, self.catalog)
+        return self._targets[on] if apart else joined(self._targets[on])
 
     def where(self, ask: Common) -> str:
         """The name of where a question runs: what `--on` names, or that in several sites.
@@ -225,7 +228,7 @@ class Library:
                 memory_capacity=hw.memory_capacity.given({"hw.memory_capacity": memory}), visible_memory=None
             )
         elif key not in self._machines:
-            target = self.target(on)
+            target = self.target(on, apart=True)
             made = hardware_of(
                 target, catalog=self.catalog, engine=kernels,
                 matmuls_of={str(kind): other for kind, other in engine.matmuls_like.items()},
@@ -312,7 +315,7 @@ class Library:
 
     def _engine_of(self, ask: Common, card: ModelCard, task: Task, usual: UsualTraining | None) -> Unsaid:
         """The engine of a question that names none, and why."""
-        target = self.target(ask.on)
+        target = self.target(ask.on, apart=_of_replicas(ask))
         own = target.accelerator.default_engines.get(task)
         if own is not None:
             return Unsaid(own, f"others do not run on {target.accelerator.name}")
@@ -326,7 +329,7 @@ class Library:
     def place(self, ask: Common, task: Task, *, usual: Unsaid, with_price: bool = True) -> Place:
         """Where a question runs, whatever it asks about; errors as `look_up`. `usual` is the engine if it names none."""
         where = self.where(ask)
-        target = self.target(where)
+        target = self.target(where, apart=_of_replicas(ask))
         name, said_of = split_name(ask.engine or usual.engine)
         profile, instead = self.engine(name)
         month = None
@@ -365,6 +368,11 @@ class Library:
                 taken += ", in code and at a site that may be less tuned than its benchmarks'"
             notes = (*notes, Note("engine.default", taken, "name another with --engine"))
         return Place(target=target, hw=hw, engine=profile, price=spent.price, notes=notes, money=spent.money)
+
+
+def _of_replicas(ask: Common) -> bool:
+    """Whether a question is about replicas, which know nothing of each other, and not about accelerators that work together."""
+    return not isinstance(ask, TrainAsk) and not (isinstance(ask, ServeAsk) and disaggregated(ask))
 
 
 def _of_training(card: ModelCard, chip: Accelerator) -> tuple[Note, ...]:

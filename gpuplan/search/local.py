@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from gpuplan.errors import Note, Problem, UnknownError, UsageError
+from gpuplan.specs.apart import target_or_apart
 from gpuplan.specs.measured_machine import MeasuredMachine, this_host
-from gpuplan.specs.on import parse_target
 
 if TYPE_CHECKING:
     from gpuplan.probe.host import Host
@@ -70,7 +70,7 @@ def local_target(on: str, catalog: Catalog, host: Host | None = None) -> Target:
 
 
 def _target(on: str, ident: str, catalog: Catalog, note: Note) -> Target:
-    made = parse_target(_LOCAL.sub(lambda found: f"{found[1]}{ident}", on), catalog)
+    made = target_or_apart(_LOCAL.sub(lambda found: f"{found[1]}{ident}", on), catalog)
     return made.replaced(text=on, notes=(note, *made.notes))
 
 

@@ -62,14 +62,15 @@ class OnTargets(Record, eq=False):
         return {on: found[on] for on in self.asks if on in found}
 
 
-def on_targets(asks: Mapping[str, Common], library: Library) -> OnTargets:
+def on_targets(asks: Mapping[str, Common], library: Library, foreseen: Foreseen | None = None) -> OnTargets:
     """The figures of one question on many targets; `asks` has the question of each, alike but for `on`.
 
-    Training by tokens and serving can be asked. What a question leaves open is chosen for each target.
+    Training by tokens and serving can be asked. What a question leaves open is chosen for each target; `foreseen` has the plans of
+    those that were searched through already.
     """
     refused: dict[str, GpuplanError] = {}
     decided: dict[str, Any] = {}
-    foreseen = best_on_each(_open(asks.values(), library))
+    foreseen = best_on_each(opened(asks.values(), library)) if foreseen is None else foreseen
     for on, ask in asks.items():
         try:
             decided[on] = _decided(ask, library, foreseen)
@@ -84,7 +85,7 @@ def on_targets(asks: Mapping[str, Common], library: Library) -> OnTargets:
     return OnTargets(asks, decided, tuple(groups), {on: refused[on] for on in asks if on in refused})
 
 
-def _open(asks: Iterable[Common], library: Library) -> Iterator[tuple[Subject, Space[TrainPlan]]]:
+def opened(asks: Iterable[Common], library: Library) -> Iterator[tuple[Subject, Space[TrainPlan]]]:
     """What there is to choose from on each target that can be looked up."""
     for ask in asks:
         if isinstance(ask, TrainAsk):

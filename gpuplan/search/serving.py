@@ -20,7 +20,7 @@ from gpuplan.plan.disaggregated import disaggregated
 from gpuplan.plan.launch.printed import Printed
 from gpuplan.plan.parallelism import require
 from gpuplan.plan.read import said as told
-from gpuplan.plan.serve import ServePlan, Settings
+from gpuplan.plan.serve import UNJOINED, ServePlan, Settings
 from gpuplan.record import Record
 from gpuplan.search.api_price import api_notes, listed_of
 from gpuplan.search.best import Best, best
@@ -105,7 +105,7 @@ def settled(ask: ServeAsk, library: Library) -> Settled:
     chosen += said + more
     space, judges = serving_space(want, found.subject), Judges(want, found.subject)
     at_rate = want.load is not None and want.load.rate is not None
-    first = _required(best(space, judges.keeping if at_rate else judges.fastest, few=FEW), want, found.subject)
+    first = _required(best(space, judges.keeping if at_rate else judges.fastest, few=FEW), want, found)
     fastest = judges.plainest(space, first)
     plan, why = judges.plan(fastest.plan), f"least memory of {fastest.looked_at} plans, none of which fits"
     if fastest.fits and at_rate:
@@ -143,16 +143,28 @@ def looked_up(ask: ServeAsk, library: Library) -> Found:
         raise type(error)(Problem(first.code, first.message, hint, first.where)) from None
 
 
-def _required(found: Best[ServePlan] | None, want: Want, subject: Subject) -> Best[ServePlan]:
-    """What was found.
+def _required(chosen: Best[ServePlan] | None, want: Want, found: Found) -> Best[ServePlan]:
+    """The best that was found.
 
     Raises:
         PlanError: no division is legal; every broken rule of the user's values is listed.
+        GpuplanError: no replica fits into one machine, several would hold it, and nothing is known to join them.
     """
-    if found is not None:
-        return found
-    space = serving_space(want.replaced(shares=False), subject)
-    require(space.rules(space.of({}, {"tp": float(want.tp or 1), "pp": float(want.pp or 1)})))
+    apart, subject = found.target.unjoined, found.subject
+    if chosen is not None and (chosen.fits or apart is None):
+        return chosen
+    if chosen is None:
+        space = serving_space(want.replaced(shares=False), subject)
+        require(space.rules(space.of({}, {"tp": float(want.tp or 1), "pp": float(want.pp or 1)})), without=(UNJOINED,))
+    if apart is not None:
+        if chosen is None and want.batch is not None and want.load is None and want.queues:
+            what = f"--batch {want.batch} cannot be shared evenly by machines of {apart.reach}, which no known network joins"
+            raise PlanError(Problem("plan.batch", what, f"name one of them, a network behind an @, or --batch {subject.hw.count}"))
+        all_joined = subject.replaced(hw=subject.hw.replaced(joined=None))
+        over_all = best(serving_space(want, all_joined), Judges(want, all_joined).smallest, few=FEW)
+        if chosen is None or (over_all is not None and over_all.fits):
+            raise apart.error
+        return chosen
     hint = "name another count or tp"
     raise PlanError(Problem("plan.none-legal", f"{subject.hw.count} accelerators cannot be divided into legal replicas", hint))
 
@@ -192,7 +204,7 @@ def answer_fit(ask: FitAsk, library: Library) -> Estimate:
         )
         chosen.append(Choice("batch", "1", why))
     space = serving_space(want, found.subject)
-    smallest = _required(best(space, Judges(want, found.subject).smallest, few=FEW), want, found.subject)
+    smallest = _required(best(space, Judges(want, found.subject).smallest, few=FEW), want, found)
     plan, why = smallest.plan, "the fewest accelerators a replica that fit"
     if not smallest.fits:
         why = f"least memory of {smallest.looked_at} divisions, none of which fits"

@@ -97,7 +97,7 @@ def serving_space(want: Want, subject: Subject) -> Space[ServePlan]:
     division that was asked for is left, or replicas of one accelerator.
     """
     ranks = subject.hw.count
-    shape = shape_of(subject.arch, ranks, subject.engine)
+    shape = shape_of(subject.arch, ranks, subject.engine).replaced(joined=subject.hw.joined)
     splits = subject.engine.serving.splits if subject.engine.serving is not None else ("tp", "pp")
     tp = [want.tp] if want.tp else divisors(ranks) if "tp" in splits or want.pp else [1]
     pp = [want.pp] if want.pp else divisors(ranks) if "pp" in splits else [1]
@@ -108,9 +108,11 @@ def serving_space(want: Want, subject: Subject) -> Space[ServePlan]:
     elif sharing[0] > 1:
         tp, pp = _with_sharing(sharing[0], ranks, tp, pp)
     batch = want.batch
-    replicas = [ranks // (one * other) for one in tp for other in pp if ranks % (one * other) == 0]
+    apart = shape.joined  # Of machines that nothing joins each has replicas of its own, and in `fit` its own sequences.
+    replicas = [ranks // (one * other) for one in tp for other in pp if ranks % (one * other) == (apart or 0) % (one * other) == 0]
     shared = batch is not None and want.load is None and any(batch % dp == 0 for dp in replicas)
-    if batch is not None and not shared and not want.dp and want.load is None:
+    odd = batch is not None and not shared and not want.dp and want.load is None
+    if odd and apart is None:
         tp, pp = [want.tp or 1], [want.pp or 1]
         sharing = sharing[:1]
     sharing = [one for one in sharing if any(ranks % (one * first * other) == 0 for first in tp for other in pp)] or [1]
@@ -125,7 +127,7 @@ def serving_space(want: Want, subject: Subject) -> Space[ServePlan]:
         return _shared(want, shape, made) if opens else {**made, **_as_said(want, values)}
 
     def wanted(plan: ServePlan) -> Any:
-        fair = batch % plan.parallel.dp == 0 if batch is not None and shared else True
+        fair = batch % plan.parallel.dp == 0 if batch is not None and shared else not odd or apart is None or not want.queues
         p = plan.parallel
         replicas = p.attention_dp if opens or want.attention_dp else 1.0
         whole = p.dp % replicas == 0

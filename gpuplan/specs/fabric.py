@@ -21,6 +21,12 @@ Topology = Literal["switched", "ring", "mesh", "hybrid-mesh", "torus", "pcie-tre
 CARDS_IN_A_HOST = 8
 
 
+class NoNetwork(UnknownError):
+    """Nothing is known that joins so many accelerators; `reached` of them are joined."""
+
+    reached: int = 1
+
+
 class Level(Record):
     """One level of the fabric: accelerators that reach each other at the same rate.
 
@@ -136,7 +142,7 @@ def _spanned(system: System, fabric: Iterable[FabricLevel], count: int, domain: 
         level = level_of(system, at, inside)
         if level is None:
             what = f"the bandwidth of `{at.name}` of {system.id} is not known"
-            raise UnknownError(Problem("target.no-bandwidth", what, f"ask for {reached} accelerators or less"))
+            raise _ending_at(reached, Problem("target.no-bandwidth", what, f"ask for {reached} accelerators or less"))
         made.append(level)
         reached = inside
     return tuple(made), reached
@@ -223,7 +229,8 @@ def levels_of_accelerator(accelerator: Accelerator, count: int, cards_of_one_hos
         made.append(Level("pcie", float(count), "pcie-tree", rate, peer_bandwidth=rate))
         reached = count
     if reached < count:
-        raise no_network(accelerator.id, count, reached)
+        most = max(reached, CARDS_IN_A_HOST) if accelerator.pcie is not None else reached
+        raise no_network(accelerator.id, count, most)
     return tuple(made)
 
 
@@ -245,11 +252,17 @@ def fabric_notes(system: System, count: int) -> Iterator[Note]:
             yield Note("target.fabric", f"{at.name} of {system.id}: {at.note}")
 
 
-def no_network(name: str, count: int, reached: int) -> UnknownError:
+def _ending_at(reached: int, problem: Problem) -> NoNetwork:
+    error = NoNetwork(problem)
+    error.reached = reached
+    return error
+
+
+def no_network(name: str, count: int, reached: int) -> NoNetwork:
     """The error for more accelerators than the known levels join."""
     what = f"no network is known that joins {count} accelerators of `{name}`: its fabric ends at {reached}"
     hint = f"name a system or an instance whose network is known, or give one: `2x{name}@ib-ndr`"
-    return UnknownError(Problem("target.no-network", what, hint))
+    return _ending_at(reached, Problem("target.no-network", what, hint))
 
 
 def _term(spec: SpecFile, level: str, what: str, sourced: Sourced) -> Term:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 class Shape(Record):
     """What offers must have to make a machine: how many accelerators, how many of them in a node, and what joins the nodes.
 
-    `node` is 0 where all are in one; `bandwidth` is what one accelerator sends between nodes, in B/s.
+    `node` is 0 where all are in one; `bandwidth` (0: nothing need join nodes) is what one accelerator sends between nodes, in B/s.
     """
 
     accelerator: str
@@ -36,6 +36,8 @@ class Shape(Record):
     @classmethod
     def of(cls, target: Target) -> Shape:
         """That of a target."""
+        if target.unjoined is not None:
+            return cls(target.accelerator.id, target.count, target.unjoined.reach)
         inner = target.levels[0].size if target.levels else None
         if inner is None or inner >= target.count:
             return cls(target.accelerator.id, target.count)
@@ -53,6 +55,8 @@ class Shape(Record):
             return True
         if not self.node or joined < self.node:
             return False
+        if not self.bandwidth:
+            return True
         sent = network.accelerator_bandwidth or network.bandwidth
         return sent is not None and sent.value / instance.accelerators >= self.bandwidth
 
@@ -63,6 +67,8 @@ class Shape(Record):
             return self.accelerator
         if not self.node:
             return f"{all_of} in one node"
+        if not self.bandwidth:
+            return f"{all_of} in nodes of {self.node}"
         return f"{all_of} in nodes of {self.node}, each with {human(self.bandwidth, 'B/s')} between nodes"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from gpuplan.errors import Note, Problem, UsageError
+from gpuplan.errors import GpuplanError, Note, Problem, UsageError
 from gpuplan.record import Record
 from gpuplan.specs.accelerator import Accelerator
 from gpuplan.specs.fabric import Level
@@ -24,6 +24,14 @@ MOST_ACCELERATORS = 1_000_000
 times the largest cluster on record. Nothing vouches for an answer about more."""
 
 
+class Unjoined(Record, eq=False):
+    """That nothing is known to join all accelerators of a target: so many of them have links to each other."""
+
+    reach: int
+    error: GpuplanError
+    """What to say where more of them are needed together."""
+
+
 class Target(Record):
     """What an estimate runs on.
 
@@ -31,7 +39,8 @@ class Target(Record):
     innermost first, the last one holds all (none for a single accelerator). `host_link` is PCIe (or the like) per direction
     and accelerator. `share` is the part of one accelerator where a cloud splits it, and 1 otherwise. `notes` say what was
     assumed or chosen. `local`: it is the machine that this runs on, whose own calibration counts.
-    `memory`: the bytes that each accelerator has, where its name says which of its sizes it is.
+    `memory`: the bytes that each accelerator has, where its name says which of its sizes it is. `unjoined`: there is no level that
+    holds all, which is enough for replicas that know nothing of each other.
     """
 
     text: str
@@ -47,6 +56,7 @@ class Target(Record):
     share: float = 1.0
     local: bool = False
     memory: float | None = None
+    unjoined: Unjoined | None = None
 
 
 def counted(text: str) -> tuple[int, str]:

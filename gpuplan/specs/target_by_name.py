@@ -13,6 +13,7 @@ from gpuplan.specs.catalog import SIZE, Catalog, key
 from gpuplan.specs.fabric import (
     CARDS_IN_A_HOST,
     Level,
+    NoNetwork,
     fabric_notes,
     host_link_of,
     levels_assumed,
@@ -303,7 +304,7 @@ def _of_groups(text: str, units: int, each: int, name: str, catalog: Catalog) ->
         return inside
     if system is None or all(level.size is not None for level in system.fabric):
         what = f"what joins nodes of {accelerator.name} is not known"
-        raise UnknownError(Problem("target.no-network", what, f"name the network, such as `{units}x{each}x{name}@ethernet-100`"))
+        raise NoNetwork(Problem("target.no-network", what, f"name the network, such as `{units}x{each}x{name}@ethernet-100`"))
     levels = levels_assumed(system, units * each, each)
     rates = ", ".join(f"{level.name} {level.bandwidth_per_direction.value / 1e9:g} GB/s" for level in levels)
     parts = f"parts of {system.name} systems with their fabric ({rates})"

@@ -121,3 +121,20 @@ def test_what_cannot_be_is_said(given: dict[str, str], said: str) -> None:
 def test_a_length_that_nobody_gave_is_told() -> None:
     made = planned("plan rl", {key: one for key, one in ASKED.items() if key != "steps"} | {"on": "2xl40s", "minimize": "time"})
     assert "1,000 steps are taken" in next(note.text for note in made.notes if note.code == "plan.steps")
+
+
+def test_what_is_left_open_is_told_as_the_single_answers_have_it() -> None:
+    """Older responses, each with what it saves on the best machine; and nothing of what the question fixes, as it does prompts."""
+    made = found(on="4xl40s", minimize="time")
+    told = {one.instead: one.at for one in made.flips if "learns" in one.what}
+    assert set(told) <= {"--staleness 1", "--staleness 2"}
+    assert told
+    for option, part in told.items():
+        run = TrainAsk(
+            model="qwen2.5-0.5b", on="4xl40s", rl="grpo", tokens=TOKENS, prompts=32, group_size=8, response_len=512,
+            response_max=2048, staleness=int(option.split()[1]),
+        )  # fmt: skip
+        alone = float(train(run, advise=False, library=Library.shared()).figures["wall_time_s"].value)
+        assert part == pytest.approx(alone / made.best[0].figures["wall_time_s"], rel=1e-9)
+        assert part < 1
+    assert not any("learns" in one.what for one in found(on="4xl40s", minimize="time", staleness="0").flips)

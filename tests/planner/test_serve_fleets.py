@@ -76,12 +76,48 @@ def test_ranks_of_attention_that_share_experts_are_looked_at(on: str, shared: bo
     search.go(1)
     (best,) = search.ranked()
     assert (best.fleet.division.attention_dp > 1) is shared
-    assert (search.estimated, search.bounded) == (1, 0)
+    assert search.estimated + search.bounded == search.candidates == 4  # One, two, four and eight of them for a replica.
     asked = unit_ask(want, best, best.fleet.parts, experts=True)
     assert keeps(answer_serving(asked, LIBRARY), want.promise)
     for forced in ({"tp": 8, "ep": 8}, {"tp": 1, "attention_dp": 8, "ep": 8}, {"tp": 4, "pp": 2}):
         one_less = want.loaded(20.0 / (best.fleet.accelerators / 8 - 1)).replaced(on=on, dp=1, **forced)
         assert not keeps(answer_serving(one_less, LIBRARY), want.promise), forced
+
+
+def test_brute_force_finds_no_better_replica_over_two_nodes() -> None:
+    """Every division of sixteen accelerators that share experts, each with so few pairs of nodes that no more of them break it."""
+    run = ServeAsk(
+        model="qwen3-30b-a3b", on="any", prompt=2000, output=200, pp=1, decode_cp=1, redundant_experts=0, overlap_batches=False,
+        expert_exchange="gathered",
+    )  # fmt: skip
+    want = Wanted(run=run, promise=Promise(ttft=1.0, tpot=0.02), rate=30.0, least="gpus")
+    search = ServeSearch(want, machines("dgx-a100-640gb"), LIBRARY, (None,), prunes=False)
+    search.go(1)
+    mine = {
+        (one.fleet.division.tp, one.fleet.division.ep): one.fleet.parts for one in search.divisions if one.option.units == 2
+    }  # fmt: skip
+    assert all(one.fleet.division.ranks == 16 for one in search.divisions if one.option.wide)
+    most = max(mine.values())
+    brute: dict[tuple[int, int], int] = {}
+    for tp, ep in product((1, 2, 4, 8, 16), (1, 16)):  # The engine spreads experts over all of them or over none.
+        asked = {"tp": tp, "dp": 1, "attention_dp": 16 // tp, "ep": ep, "on": "2xdgx-a100-640gb"}
+        for units in range(most + 1, 0, -1):
+            if not keeps(answer_serving(want.loaded(30.0 / units).replaced(**asked), LIBRARY), want.promise):
+                break
+            brute[tp, ep] = units
+    assert mine == brute
+
+
+def test_a_fleet_keeps_its_promise_with_less_than_it_is_for() -> None:
+    """Some estimates keep at a high load what they break at lower ones: a fleet for the peak must keep it at all of them."""
+    run = ServeAsk(model="qwen3-30b-a3b", on="any", prompt=2000, output=200)
+    want = Wanted(run=run, promise=Promise(ttft=1.0, tpot=0.02), rate=60.0, least="gpus")
+    search = ServeSearch(want, machines("dgx-a100-640gb"), LIBRARY, (None,))
+    search.go(1)
+    (best,) = search.ranked()
+    asked = unit_ask(want, best, best.fleet.parts, experts=True)
+    for share in (1.0, 0.7, 0.5, 0.3, 0.1):
+        assert keeps(answer_serving(asked.replaced(rate=(asked.rate or 0.0) * share), LIBRARY), want.promise), share
 
 
 @pytest.mark.parametrize("users", [37, 53, 71])
