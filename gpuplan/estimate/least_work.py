@@ -16,8 +16,8 @@ def shares_of_peak(
 ) -> dict[str, Term]:  # fmt: skip
     """The share of the peak that the products with weights alone take, by phase.
 
-    `phases` are the tokens that each passes through a replica, and its seconds. A prompt is read while other ranks of attention
-    have none: the experts of all see it. Of models with an encoder not every weight sees every token: nothing is said of these.
+    `phases` are the tokens that each passes through a replica, and its seconds: experts on all its ranks may be at one prompt, also
+    where these attend each to its own. Of models with an encoder not every weight sees every token: nothing is said of these.
     Nor of a peak that is only the best rate which somebody measured: what a fit to the same samples makes of other shapes may pass
     it by their scatter.
     """
@@ -25,12 +25,13 @@ def shares_of_peak(
         return {}
     counts = subject.counts
     params = difference.term("model.params_multiplied", whole=counts.params_active, part=counts.embedding)
-    ranks = product.term("plan.ranks_of_replica", a=serve.tp, b=serve.pp)
-    ways = {"prefill": product.term("plan.ranks_of_experts", a=ranks, b=serve.sharing.attention_dp)}
+    ranks = product.term(
+        "plan.ranks_of_replica", a=product.term("plan.ranks_of_attention", a=serve.tp, b=serve.pp), b=serve.sharing.attention_dp
+    )
     return {
         name: mfu.term(
             f"{name}.share_of_peak", model_flop=forward_flop.term(f"{name}.least_flop", params=params, tokens=tokens),
-            seconds=seconds, chips=ways.get(name, ranks), peak_flop_per_s=peak,
+            seconds=seconds, chips=ranks, peak_flop_per_s=peak,
         )
         for name, (tokens, seconds) in phases.items()
     }  # fmt: skip
