@@ -109,7 +109,7 @@ def test_an_annotation_without_a_unit_is_refused_by_name() -> None:
 
 SAME_TEXT = {
     frozenset({"array_dim", "tiled_queries", "decode_keys"}),  # whole tiles of a systolic array, of queries, of pages
-    frozenset({"rank_experts", "expert_rows", "decode_rows", "waves", "gather_ranks"}),  # a share, at least one
+    frozenset({"rank_experts", "expert_rows", "decode_rows", "waves", "gather_ranks", "users_of_reader"}),  # a share, at least one
     frozenset({"difference", "active_params"}),
     frozenset({"replica_share", "stage_layers", "whole_pieces"}),  # of requests, of layers, and of anything else
     frozenset({"broadcast_wire", "switched_all_reduce_wire"}),  # of a ring of copies, and of switches that add

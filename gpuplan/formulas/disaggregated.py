@@ -83,8 +83,8 @@ def turn_in_loop(*, users: Count, readers: Count, one: Seconds, each: Seconds, g
 
     >>> turn_in_loop(users=1.0, readers=1.0, one=1.0, each=1.0, gate=0.0, elsewhere=9.0)
     1.0
-    >>> turn_in_loop(users=11.0, readers=1.0, one=1.0, each=1.0, gate=0.5, elsewhere=0.0)
-    11.0
+    >>> round(turn_in_loop(users=11.0, readers=1.0, one=1.0, each=1.0, gate=0.5, elsewhere=0.0), 2)
+    10.55
     """
     return (
         each * (users - 1.0) / readers + one + gate - elsewhere

@@ -77,7 +77,6 @@ class _Counter:
         self.source = source
         self.leaves: dict[str, Term] = {}
         self.hidden = self.leaf("model.hidden", arch.hidden)
-        self.of_mixer = MixerCounter(self.leaf, self.hidden, arch.hidden)
 
     def leaf(self, name: str, value: float) -> Term:
         if name not in self.leaves:
@@ -111,11 +110,12 @@ class _Counter:
         at = self.path(stack, kind)
         layers = self.leaf(f"model.{at}.layers", stack.counts()[kind])
         parts: dict[Part, Term] = {}
-        mixed = {key: self.of_mixer.of(f"{at}.{key}", mixer) for key, mixer in _mixers(block).items()}
+        of_mixer = MixerCounter(self.leaf, self.hidden, self.arch.hidden)
+        mixed = {key: of_mixer.of(f"{at}.{key}", mixer) for key, mixer in _mixers(block).items()}
         if mixed:
             parts["mixer"] = summed(f"params.{at}.mixer" if len(mixed) == 1 else f"params.{at}.mixers", mixed)
         if block.cross is not None:
-            parts["cross"] = self.of_mixer.attention(f"{at}.cross", block.cross)
+            parts["cross"] = of_mixer.attention(f"{at}.cross", block.cross)
         parts |= self.channel(at, block.mlp) if block.mlp is not None else {}
         if block.norms:
             parts["norms"] = f.norm_params.term(

@@ -46,7 +46,7 @@ def splits(name: str) -> list[tuple[str, str]]:
     """The ways in which a name may be a seller and one of its machines: (seller, rest), the longest seller first.
 
     >>> splits("Amazon EC2 P4d instance")[:2]
-    [('amazon-ec2', 'P4d'), ('p4d', 'Amazon EC2')]
+    [('amazon-ec2', 'P4d'), ('ec2-p4d', 'Amazon')]
     """
     words = [word for word in name.split() if word.lower() not in _FILLER]
     ways = []

@@ -158,8 +158,8 @@ def test_words_that_are_typed() -> None:
     assert picked(["x", ""], index).words == []
 
 
-def test_a_tab_is_answered_soon_and_without_the_parser(env: dict[str, str]) -> None:
-    asked = {**env, "_GPUPLAN_COMPLETE": "fish", "_GPUPLAN_WORDS": "gpuplan\nfit\nm\n--on\n8xh10"}
+def test_a_tab_is_answered_soon_and_without_the_parser(env: dict[str, str], tmp_path: Path) -> None:
+    asked = {**env, "XDG_CACHE_HOME": str(tmp_path), "_GPUPLAN_COMPLETE": "fish", "_GPUPLAN_WORDS": "gpuplan\nfit\nm\n--on\n8xh10"}
     code = "import sys; from gpuplan.cli.start import main; import os; os._exit = lambda code: None; "
     code += "from gpuplan.cli.complete.request import reply; reply(os.environ); print(sorted(sys.modules), file=sys.stderr)"
     took = []

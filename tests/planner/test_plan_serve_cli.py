@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from itertools import pairwise
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -246,11 +247,12 @@ def test_the_front_is_drawn(call: Call, tmp_path: Path) -> None:
     assert picture.read_text(encoding="utf-8").count("gpu_8x_h100_sxm5") >= 1
 
 
-@pytest.mark.parametrize(("ttft", "kept"), [("1e5s", True), ("100ms", False)])
-def test_a_promise_that_the_range_breaks_stands_on_the_first_screen(call: Call, ttft: str, kept: bool) -> None:
-    words = ("plan", "serve", "llama-3.1-8b", "--cloud", "runpod,lambda,vast", "--rate", "2/s", "--ttft", ttft, "--best", "5")
+@pytest.mark.parametrize(("rate", "ttft", "kept"), [("1/min", "1e5s", True), ("2/s", "100ms", False)])
+def test_a_promise_that_the_range_breaks_stands_on_the_first_screen(call: Call, rate: str, ttft: str, kept: bool) -> None:
+    words = ("plan", "serve", "llama-3.1-8b", "--cloud", "runpod,lambda,vast", "--rate", rate, "--ttft", ttft, "--best", "5")
     best = answered(call, *words)["best"][0]
-    assert (best["ttft_s_high"] <= (1e5 if kept else 0.1)) is kept
+    high = inf if best["ttft_s_high"] is None else best["ttft_s_high"]  # of a rate that may be more than is kept, no end is told
+    assert (high <= (1e5 if kept else 0.1)) is kept
     made = call(*words)
     assert len(made.out.splitlines()) <= 30
     said = " ".join(made.out.split())
