@@ -72,7 +72,7 @@ def test_annotations_of_a_pull_request(call: Call, tmp_path: Path, monkeypatch: 
 
 
 def test_json(call: Call, tmp_path: Path) -> None:
-    path = copied(tmp_path, H100, "links: 18", "links: 36")
+    path = copied(tmp_path, H100, "links: {value: 18", "links: {value: 36")
     for words in (("--json",), ("--format", "json")):
         told = call("specs", "check", str(path), *words)
         record = json.loads(told.out)
@@ -86,7 +86,7 @@ def test_json(call: Call, tmp_path: Path) -> None:
 
 
 def test_rules_are_chosen(call: Call, tmp_path: Path) -> None:
-    copied(tmp_path, H100, "links: 18", "links: 36")
+    copied(tmp_path, H100, "links: {value: 18", "links: {value: 36")
     copied(tmp_path, AWS, "price: 55.04 USD/h", "price: 700.0 USD/h")
     both = call("specs", "check", str(tmp_path)).err
     assert "spec.link-generation" in both
