@@ -80,7 +80,7 @@ def test_json(call: Call, tmp_path: Path) -> None:
         assert {name: record[name] for name in ("errors", "warnings", "files")} == {"errors": 1, "warnings": 0, "files": 1}
         found = record["findings"][0]
         assert (found["code"], found["severity"], found["file"]) == ("spec.link-generation", "error", str(path))
-        assert found["line"] == line_of(path, "links: 36")
+        assert found["line"] == line_of(path, "links: {value: 36")
         assert found["message"]
         assert found["hint"]
 
