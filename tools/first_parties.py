@@ -66,7 +66,7 @@ def is_of(url: str, maker: str) -> bool:
 
 
 def makers_of(spec: SpecFile, catalog: Catalog) -> tuple[str, ...]:
-    """The vendor of an accelerator, who sells instances and prices; of a system its accelerator's vendor, who rents it, and its own id."""
+    """The vendor of an accelerator, who sells instances and prices; of a system also who rents it, and its id."""
     if isinstance(spec, System):
         rents = (cloud.partition(":")[0] for cloud in spec.clouds)
         return tuple(dict.fromkeys((catalog.load(Accelerator, spec.accelerator).vendor, *rents, spec.id)))
