@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from math import ceil, inf, isfinite
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, cast
 
 import numpy as np
 
@@ -238,7 +238,13 @@ class ServeSearch:
         return min(self._requests(weights).held for weights in self.formats)
 
     def _requests(self, weights: WeightFormat | None) -> Requests:
-        """What the load takes at least with weights in a format."""
+        """What the load takes at least with weights in a format: None is as published, or as users of the engine have them."""
+        serving = self.library.engine(self.want.run.engine or SERVES)[0].serving
+        usual = (
+            None if serving is None or self.card.weights is not None or self.card.stored is not None else serving.formats.weights
+        )
+        if weights is None and usual is not None:
+            weights = cast("WeightFormat", usual.text)
         return requests_of(self.card, self.want.loaded(self.want.amount), weights)
 
     def _units(self, machine: Machine, requests: Requests) -> Iterable[int]:
