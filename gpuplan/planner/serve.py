@@ -381,15 +381,15 @@ class ServeSearch:
 
 
 def ranked(found: Iterable[Served]) -> list[Served]:
-    """The best of each machine, the best first: what is to be least, then the cheaper, then the fewest accelerators.
+    """The best of each machine, the best first: what is to be least, then the cheaper, then the fewest accelerators, then most room.
 
     Of formats with which the same fleet does it the weights as they are published come first: quantising them gains nothing.
     """
     order = sorted(
         found,
         key=lambda one: (
-            one.figure, one.usd_per_month, one.fleet.accelerators, one.option.machine.name, one.option.units,
-            one.option.weights is not None, str(one.option.key),
+            one.figure, one.usd_per_month, one.fleet.accelerators, one.option.weights is not None, one.fleet.fullness,
+            one.option.machine.name, one.option.units, str(one.option.key),
         ),
     )  # fmt: skip
     kept: dict[str, Served] = {}
@@ -399,8 +399,8 @@ def ranked(found: Iterable[Served]) -> list[Served]:
 
 
 def _order(one: Served) -> tuple[float, ...]:
-    """What prefers one division of an option to another: the least, then the fewest accelerators, ranks and stages."""
-    return one.figure, one.fleet.accelerators, *one.fleet.division.plainness
+    """What prefers one division of an option to another: the least, the fewest accelerators, most room, fewest ranks and stages."""
+    return one.figure, one.fleet.accelerators, *one.fleet.fullness, *one.fleet.division.plainness
 
 
 def _doubling(number: float) -> int:
