@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gpuplan.errors import Problem, UsageError
-from gpuplan.estimate.attention_ranks import by_turns
+from gpuplan.estimate.attention_ranks import by_turns, token_of_ranks
 from gpuplan.estimate.burst import of_burst
 from gpuplan.estimate.percentiles import Steady
 from gpuplan.estimate.prompts_beside import Prompts, cuts_prompts, prompts_beside, step_of
@@ -14,7 +14,7 @@ from gpuplan.estimate.taken_up import taken_up
 from gpuplan.formulas import inference as form
 from gpuplan.formulas import percentiles as spreads
 from gpuplan.formulas import queueing as queue
-from gpuplan.formulas.attention_ranks import step_under_way
+from gpuplan.formulas.attention_ranks import step_deviation_of_ranks, step_under_way
 from gpuplan.formulas.basic import larger, rate_each, repeated_seconds, share, smaller
 from gpuplan.num import all_true
 from gpuplan.plan.load import Load
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 EVEN = Source("definition", "all are as long unless a spread is given")
 EVEN_LOOP = Source("definition", "as many run at all times, but for those in front of their first token")
+SOLVED = Source("definition", "the step is that of as many sequences as run")
 
 
 class UnderLoad(Record, kw_only=True):
@@ -333,22 +334,37 @@ def _at_rate(model: ServingModel, memory: ServingMemory, load: Load, full: Full)
     rate = rate_each.term("load.rate_of_replica", rate=asked, ways=replicas)
     room = full.places
 
-    def solved(name: str, at: Term, step: ServingPhase, added: Term) -> tuple[Term, Term]:
-        growth = queue.step_growth.term(f"{name}.growth", few=step.seconds, at=at, many=full.step.seconds, rows=room)
-        found = queue.running_at_rate.term(
-            f"{name}.solved", rate=rate, output=output, step=step.seconds, at=at, growth=growth, added=added
+    def token(name: str, at: Term, step: ServingPhase, growth: Term, beside: Prompts) -> Term:
+        return token_of_ranks(
+            model, name, step=step.seconds, growth=growth, at=at, rate=rate, output=output, added=beside.added,
+            passes=beside.lengthened,
         )  # fmt: skip
+
+    def solved(name: str, at: Term, step: ServingPhase, beside: Prompts) -> tuple[Term, Term]:
+        growth = queue.step_growth.term(f"{name}.growth", few=step.seconds, at=at, many=full.step.seconds, rows=room)
+        if by_turns(model):
+            found = queue.answers_at_rate.term(
+                f"{name}.solved", rate=rate, output=output, token=token(f"{name}.token", at, step, growth, beside)
+            )  # fmt: skip
+        else:
+            found = queue.running_at_rate.term(
+                f"{name}.solved", rate=rate, output=output, step=step.seconds, at=at, growth=growth, added=beside.between
+            )  # fmt: skip
         return smaller.term(f"{name}.running", a=found, b=room), growth
 
     # Steps grow ever less with more sequences: the line from few to all places lies below them, and each next one is nearer.
-    running, growth = solved("rough", ONE, step_of(model, "decode_one", ONE), full.prompts.between)
+    running, growth = solved("rough", ONE, step_of(model, "decode_one", ONE), full.prompts)
     for name in ("near", "nearer"):
         at = larger.term(f"{name}.rows", a=running, b=ONE)
         step = step_of(model, f"decode_{name}", at)
         prompts = prompts_beside(model, running, step, at=f"{name}_")
-        running, growth = solved(name, at, step, prompts.between)
+        running, growth = solved(name, at, step, prompts)
     decode = step_of(model, "decode", larger.term("load.rows_at_once", a=running, b=ONE))
-    tpot = queue.token_at_rate.term("tpot", step=decode.seconds, rate=rate, added=prompts.between)
+    if by_turns(model):
+        none = Term("load.no_more", 0.0, "s", SOLVED)
+        tpot = token("tpot", ONE, decode, none, prompts)
+    else:
+        tpot = queue.token_at_rate.term("tpot", step=decode.seconds, rate=rate, added=prompts.between)
     later = queue.later_seconds.term("load.later", output=output, token=tpot)
     of_lengths = _spreads(model, load)
     host, _ = request_times(model)
@@ -396,12 +412,17 @@ def _wait_at_rate(
     """Mean wait for the prompts of others that came at random: in turn before decoding, or in the steps beside it."""
     if model.profile.steps != "mixed":
         return queue.prompt_wait_seconds.term("load.queue", rate=rate, added=prompts.added, spread=spread)
-    seen = spreads.prompts_seen.term("load.prompts_seen", rate=rate, between=prompts.between, added=prompts.added)
-    deviation = spreads.mixed_step_deviation.term(
-        "load.step_deviation", rate=seen, added=prompts.added, spread=spread, step=step
-    )  # fmt: skip
+    if by_turns(model):
+        deviation = step_deviation_of_ranks.term(
+            "load.step_deviation", token=token, rate=rate, added=prompts.added, passes=prompts.lengthened,
+            ranks=model.serve.sharing.attention_dp,
+        )  # fmt: skip
+    else:
+        deviation = spreads.mixed_step_deviation.term(
+            "load.step_deviation", rate=rate, added=prompts.added, spread=spread, step=step
+        )  # fmt: skip
     met = spreads.met_step_mean.term("load.met_step", mean=token, deviation=deviation)
-    return spreads.mixed_wait_seconds.term("load.queue", rate=seen, added=prompts.added, met=met, running=running, rest=rest)
+    return spreads.mixed_wait_seconds.term("load.queue", rate=rate, added=prompts.added, met=met, running=running, rest=rest)
 
 
 def saturated(model: ServingModel, full: Full) -> dict[str, Term]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpuplan.num import Bytes, Count, PerS, Ratio, Seconds, exp, maximum, minimum, sqrt
+from gpuplan.num import Bytes, Count, PerS, Ratio, Seconds, exp, maximum, minimum, sqrt, where
 from gpuplan.term import DEFINITION, Source, formula
 
 _LITTLE = Source("paper", "A Proof for the Queuing Formula: L = λW", "https://doi.org/10.1287/opre.9.3.383", "theorem 1")
@@ -323,10 +323,14 @@ def tokens_of_requests(*, rate: PerS, tokens: Count) -> PerS:
 def step_growth(*, few: Seconds, at: Count, many: Seconds, rows: Count) -> Seconds:
     """What a decode step grows by with each more sequence, as the line through that of `at` sequences and that of `rows`.
 
+    It is no more than in proportion, as steps grow ever less.
+
     >>> step_growth(few=0.01, at=1, many=0.02, rows=101), step_growth(few=0.01, at=1, many=0.01, rows=1)
     (0.0001, 0.0)
+    >>> step_growth(few=0.01, at=10, many=0.04, rows=20)
+    0.001
     """
-    return (many - few) / maximum(rows - at, 1.0)
+    return minimum((many - few) / maximum(rows - at, 1.0), few / maximum(at, 1.0))
 
 
 @formula(_LITTLE)
@@ -341,9 +345,25 @@ def running_at_rate(*, rate: PerS, output: Count, step: Seconds, at: Count, grow
     >>> running_at_rate(rate=5.0, output=101, step=0.02, at=1, growth=0.001, added=0.0)
     19.0
     """
-    return maximum(rate * (output - 1) * (step - growth * at), 0.0 * at) / maximum(
-        1 - rate * added - rate * (output - 1) * growth, 0.01
+    return (
+        rate
+        * (output - 1)
+        * where(
+            rate * added + rate * (output - 1) * growth < 0.99,
+            maximum(step - growth * at, 0.0 * step) / maximum(1 - rate * added - rate * (output - 1) * growth, 0.01),
+            step / 0.01,
+        )
     )
+
+
+@formula(_LITTLE)
+def answers_at_rate(*, rate: PerS, output: Count, token: Seconds) -> Count:
+    """Sequences that decode at once when requests come at a rate, each for so many tokens after the first.
+
+    >>> answers_at_rate(rate=2.0, output=101.0, token=0.02)
+    4.0
+    """
+    return rate * (output - 1) * token
 
 
 @formula(_LITTLE)
