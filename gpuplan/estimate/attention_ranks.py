@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING
 from gpuplan.estimate.pricing import alone
 from gpuplan.estimate.subject import Subject
 from gpuplan.formulas import attention_ranks as form
-from gpuplan.formulas.basic import part_of_seconds, remaining_seconds, repeated_bytes, repeated_seconds, seconds_of_several, share
+from gpuplan.formulas.basic import (
+    larger,
+    part_of_seconds,
+    remaining_seconds,
+    repeated_bytes,
+    repeated_seconds,
+    seconds_of_several,
+    share,
+    smaller,
+)
 from gpuplan.num import any_true
 from gpuplan.plan.serve import ServePlan
 from gpuplan.specs.engine import ServingProfile
@@ -16,6 +25,7 @@ from gpuplan.workload.context import ONE, Group, Sharing
 from gpuplan.workload.serving import expert_tokens
 
 if TYPE_CHECKING:
+    from gpuplan.estimate.prompts_beside import Prompts
     from gpuplan.estimate.serving import ServingModel, ServingPhase
 
 EXCHANGE = "expert_parallel"
@@ -79,6 +89,21 @@ def waited(model: ServingModel, at: str, own: Term, batch: Term, output: Term, p
         f"{at}.passes_waited_for", ranks=model.serve.sharing.attention_dp, batch=batch, output=output, passes=passes
     )  # fmt: skip
     return repeated_seconds.term(f"{at}.prompts_between", count=often, seconds=own)
+
+
+def among_ranks(model: ServingModel, name: str, step: Term, prompts: Prompts, running: Term, users: Term) -> Term:
+    """Mean time of an output token of a closed loop, of ranks that wait for each other's prompts.
+
+    Each rank has so many `users`, of whom `running` decode; of fewer users than ranks some ranks have none.
+    """
+    ranks = model.serve.sharing.attention_dp
+    there = smaller.term(f"{name}.users_there", a=users, b=ONE)
+    some = model.leaves.times(f"{name}.running_there", running, there)
+    return form.token_among_ranks.term(
+        name, step=step, added=prompts.added, passes=prompts.lengthened, running=some,
+        users=larger.term(f"{name}.some_users", a=model.leaves.times(f"{name}.users_of_all", users, ranks), b=ONE), ranks=ranks,
+        output=model.subject.plan("output", model.plan.output),
+    )  # fmt: skip
 
 
 def token_of_ranks(

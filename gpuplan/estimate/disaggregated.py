@@ -284,7 +284,7 @@ def _at_rate(
     growth = queue.step_growth.term("growth", few=one.seconds, at=ONE, many=full.seconds, rows=room)
     none = Term("nothing_added", 0.0, "s", NOTHING)
     found = queue.running_at_rate.term(
-        "running_found", rate=each, output=output, step=one.seconds, at=ONE, growth=growth, added=none
+        "running_found", rate=each, output=output, step=one.seconds, at=ONE, growth=growth, added=none, slope=none,
     )  # fmt: skip
     running = smaller.term("running_of_rank", a=larger.term("running_some", a=found, b=ONE), b=room)
     step = decoding(model, "decode", running)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gpuplan.errors import Problem, UsageError
-from gpuplan.estimate.attention_ranks import by_turns, token_of_ranks
+from gpuplan.estimate.attention_ranks import among_ranks, by_turns, token_of_ranks
 from gpuplan.estimate.burst import of_burst
 from gpuplan.estimate.percentiles import Steady
 from gpuplan.estimate.prompts_beside import Prompts, cuts_prompts, prompts_beside, step_of
@@ -153,7 +153,8 @@ def _closed(model: ServingModel, memory: ServingMemory, load: Load) -> UnderLoad
     subject = model.subject
     replicas, output = subject.plan("dp", model.plan.parallel.dp), _output(model)
     asked = subject.plan("concurrency", 1.0 if load.concurrency is None else load.concurrency)
-    users = larger.term("load.users", a=share.term("load.users_of_replica", amount=asked, ways=replicas), b=ONE)
+    each = share.term("load.users_of_replica", amount=asked, ways=replicas)
+    users = larger.term("load.users", a=each, b=ONE)
     room = places(model, memory)
     at_once = smaller.term("load.at_once", a=users, b=room)
     crowd = Users(all=users, places=room, at_once=at_once)
@@ -161,6 +162,8 @@ def _closed(model: ServingModel, memory: ServingMemory, load: Load) -> UnderLoad
     prompts = prompts_beside(model, at_once, full, users=at_once)
 
     def token(name: str, step: Term, running: Term) -> Term:
+        if by_turns(model):
+            return among_ranks(model, name, step, prompts, running, each)
         return queue.shared_step_seconds.term(
             name, step=step, added=prompts.between, running=running, users=at_once, output=output
         )  # fmt: skip
@@ -212,8 +215,8 @@ def _closed(model: ServingModel, memory: ServingMemory, load: Load) -> UnderLoad
     steady = None
     if load.requests is None and _tells(model):
         none = Term("load.no_growth", 0.0, "s", EVEN_LOOP)
-        each = rate_each.term("load.rate_of_loop", rate=rate, ways=replicas)
-        steady = _steady(model, load, prompts, decode, each, figures, later, growth=none, running=running, busy=None)
+        of_each = rate_each.term("load.rate_of_loop", rate=rate, ways=replicas)
+        steady = _steady(model, load, prompts, decode, of_each, figures, later, growth=none, running=running, busy=None)
     return UnderLoad(
         figures={**figures, "waiting_requests": waiting}, decode=decode, first=first, parts=parts, prompt=prompts.phase,
         steady=steady,
@@ -340,31 +343,35 @@ def _at_rate(model: ServingModel, memory: ServingMemory, load: Load, full: Full)
             passes=beside.lengthened,
         )  # fmt: skip
 
-    def solved(name: str, at: Term, step: ServingPhase, beside: Prompts) -> tuple[Term, Term]:
+    def solved(name: str, at: Term, step: ServingPhase, beside: Prompts) -> tuple[Term, Term, Term]:
         growth = queue.step_growth.term(f"{name}.growth", few=step.seconds, at=at, many=full.step.seconds, rows=room)
+        slope = queue.added_slope.term(f"{name}.slope", few=beside.added, at=at, many=full.prompts.added, rows=room)
         if by_turns(model):
             found = queue.answers_at_rate.term(
                 f"{name}.solved", rate=rate, output=output, token=token(f"{name}.token", at, step, growth, beside)
             )  # fmt: skip
         else:
             found = queue.running_at_rate.term(
-                f"{name}.solved", rate=rate, output=output, step=step.seconds, at=at, growth=growth, added=beside.between
+                f"{name}.solved", rate=rate, output=output, step=step.seconds, at=at, growth=growth, added=beside.added,
+                slope=slope,
             )  # fmt: skip
-        return smaller.term(f"{name}.running", a=found, b=room), growth
+        return smaller.term(f"{name}.running", a=found, b=room), growth, slope
 
     # Steps grow ever less with more sequences: the line from few to all places lies below them, and each next one is nearer.
-    running, growth = solved("rough", ONE, step_of(model, "decode_one", ONE), full.prompts)
+    running, growth, slope = solved("rough", ONE, step_of(model, "decode_one", ONE), full.prompts)
     for name in ("near", "nearer"):
         at = larger.term(f"{name}.rows", a=running, b=ONE)
         step = step_of(model, f"decode_{name}", at)
         prompts = prompts_beside(model, running, step, at=f"{name}_")
-        running, growth = solved(name, at, step, prompts)
-    decode = step_of(model, "decode", larger.term("load.rows_at_once", a=running, b=ONE))
+        running, growth, slope = solved(name, at, step, prompts)
+    rows = larger.term("load.rows_at_once", a=running, b=ONE)
+    decode = step_of(model, "decode", rows)
     if by_turns(model):
         none = Term("load.no_more", 0.0, "s", SOLVED)
         tpot = token("tpot", ONE, decode, none, prompts)
     else:
-        tpot = queue.token_at_rate.term("tpot", step=decode.seconds, rate=rate, added=prompts.between)
+        beside = queue.added_beside.term("load.added_beside", added=prompts.added, at=at, slope=slope, rows=rows)
+        tpot = queue.token_at_rate.term("tpot", step=decode.seconds, rate=rate, added=beside)
     later = queue.later_seconds.term("load.later", output=output, token=tpot)
     of_lengths = _spreads(model, load)
     host, _ = request_times(model)

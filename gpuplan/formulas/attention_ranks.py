@@ -145,6 +145,27 @@ def lengthened_step(
     )  # fmt: skip
 
 
+@formula(_LOCKSTEP)
+def token_among_ranks(
+    *, step: Seconds, added: Seconds, passes: Count, running: Count, users: Count, ranks: Count, output: Count
+) -> Seconds:
+    """Mean time of an output token of a closed loop, of ranks that wait for each other's prompts.
+
+    `running` sequences of each rank are replaced once while one makes its `output` tokens, but for the one of all `users` that
+    makes them. A rank that begins more than a prompt a step lengthens it by as many.
+
+    >>> token_among_ranks(step=0.02, added=0.1, passes=1.0, running=1.0, users=1.0, ranks=8.0, output=100.0)
+    0.02
+    >>> token_among_ranks(step=0.02, added=0.1, passes=1.0, running=100.0, users=1e9, ranks=8.0, output=100.0)
+    0.12
+    """
+    return step + added / passes * where(
+        passes * running * (1.0 - 1.0 / users) < output,
+        1.0 - (1.0 - minimum(passes * running * (1.0 - 1.0 / users) / output, 1.0)) ** ranks,
+        passes * running * (1.0 - 1.0 / users) / output,
+    )
+
+
 @formula(Source("definition", "Newton's method on a function that is convex comes nearer from above with each step"))
 def nearer_step(
     *, token: Seconds, step: Seconds, growth: Seconds, at: Count, rate: PerS, output: Count, added: Seconds, passes: Count,
