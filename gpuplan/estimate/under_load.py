@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gpuplan.errors import Problem, UsageError
-from gpuplan.estimate.attention_ranks import among_ranks, by_turns, token_of_ranks
+from gpuplan.estimate.attention_ranks import among_ranks, by_turns
 from gpuplan.estimate.burst import of_burst
 from gpuplan.estimate.percentiles import Steady
 from gpuplan.estimate.prompts_beside import Prompts, cuts_prompts, prompts_beside, step_of
+from gpuplan.estimate.rate_solved import Full, running_at_once
 from gpuplan.estimate.serving_memory import ServingMemory
 from gpuplan.estimate.taken_up import taken_up
 from gpuplan.formulas import inference as form
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 
 EVEN = Source("definition", "all are as long unless a spread is given")
 EVEN_LOOP = Source("definition", "as many run at all times, but for those in front of their first token")
-SOLVED = Source("definition", "the step is that of as many sequences as run")
 
 
 class UnderLoad(Record, kw_only=True):
@@ -52,16 +52,6 @@ class Users(Record, kw_only=True):
     """Sequences that decode at once at most."""
     at_once: Term
     """Users that have a place."""
-
-
-class Full(Record, kw_only=True):
-    """Replicas whose places are all taken."""
-
-    places: Term
-    step: ServingPhase
-    prompts: Prompts
-    most: Term
-    """The most requests a second that all of them keep."""
 
 
 def under_load(model: ServingModel, memory: ServingMemory, load: Load, full: Full | None = None) -> UnderLoad:
@@ -129,7 +119,10 @@ def when_full(model: ServingModel, memory: ServingMemory) -> Full:
         "load.highest_rate", places=room, output=_output(model), step=step.seconds, added=prompts.between,
         replicas=model.subject.plan("dp", model.plan.parallel.dp),
     )  # fmt: skip
-    return Full(places=room, step=step, prompts=prompts, most=most)
+    token = queue.full_token_seconds.term(
+        "load.full_tpot", places=room, output=_output(model), step=step.seconds, added=prompts.between
+    )  # fmt: skip
+    return Full(places=room, step=step, prompts=prompts, most=most, token=token)
 
 
 def _output(model: ServingModel) -> Term:
@@ -337,41 +330,8 @@ def _at_rate(model: ServingModel, memory: ServingMemory, load: Load, full: Full)
     rate = rate_each.term("load.rate_of_replica", rate=asked, ways=replicas)
     room = full.places
 
-    def token(name: str, at: Term, step: ServingPhase, growth: Term, beside: Prompts) -> Term:
-        return token_of_ranks(
-            model, name, step=step.seconds, growth=growth, at=at, rate=rate, output=output, added=beside.added,
-            passes=beside.lengthened,
-        )  # fmt: skip
-
-    def solved(name: str, at: Term, step: ServingPhase, beside: Prompts) -> tuple[Term, Term, Term]:
-        growth = queue.step_growth.term(f"{name}.growth", few=step.seconds, at=at, many=full.step.seconds, rows=room)
-        slope = queue.added_slope.term(f"{name}.slope", few=beside.added, at=at, many=full.prompts.added, rows=room)
-        if by_turns(model):
-            found = queue.answers_at_rate.term(
-                f"{name}.solved", rate=rate, output=output, token=token(f"{name}.token", at, step, growth, beside)
-            )  # fmt: skip
-        else:
-            found = queue.running_at_rate.term(
-                f"{name}.solved", rate=rate, output=output, step=step.seconds, at=at, growth=growth, added=beside.added,
-                slope=slope,
-            )  # fmt: skip
-        return smaller.term(f"{name}.running", a=found, b=room), growth, slope
-
-    # Steps grow ever less with more sequences: the line from few to all places lies below them, and each next one is nearer.
-    running, growth, slope = solved("rough", ONE, step_of(model, "decode_one", ONE), full.prompts)
-    for name in ("near", "nearer"):
-        at = larger.term(f"{name}.rows", a=running, b=ONE)
-        step = step_of(model, f"decode_{name}", at)
-        prompts = prompts_beside(model, running, step, at=f"{name}_")
-        running, growth, slope = solved(name, at, step, prompts)
-    rows = larger.term("load.rows_at_once", a=running, b=ONE)
-    decode = step_of(model, "decode", rows)
-    if by_turns(model):
-        none = Term("load.no_more", 0.0, "s", SOLVED)
-        tpot = token("tpot", ONE, decode, none, prompts)
-    else:
-        beside = queue.added_beside.term("load.added_beside", added=prompts.added, at=at, slope=slope, rows=rows)
-        tpot = queue.token_at_rate.term("tpot", step=decode.seconds, rate=rate, added=beside)
+    found = running_at_once(model, full, rate)
+    running, growth, decode, prompts, tpot = found.running, found.growth, found.decode, found.prompts, found.token
     later = queue.later_seconds.term("load.later", output=output, token=tpot)
     of_lengths = _spreads(model, load)
     host, _ = request_times(model)
@@ -403,6 +363,7 @@ def _at_rate(model: ServingModel, memory: ServingMemory, load: Load, full: Full)
     figures |= {
         "waiting_requests": queue.waiting_at_rate.term("load.waiting", rate=asked, wait=ttft),
         "highest_rate_per_s": full.most,
+        "full_tpot_s": full.token,
         "utilization": queue.part_of_rate.term("load.utilization", rate=asked, most=full.most),
     }
     steady = None
@@ -436,7 +397,7 @@ def saturated(model: ServingModel, full: Full) -> dict[str, Term]:
     """What replicas do whose places are all taken at all times, because more comes than they keep: no time to the first token."""
     tokens = queue.tokens_of_requests.term("tokens_per_s", rate=full.most, tokens=_output(model))
     running = model.leaves.times("load.running_of_all", full.places, model.subject.plan("dp", model.plan.parallel.dp))
-    return {"highest_rate_per_s": full.most, "tokens_per_s": tokens, "running_requests": running}
+    return {"highest_rate_per_s": full.most, "full_tpot_s": full.token, "tokens_per_s": tokens, "running_requests": running}
 
 
 def _told(

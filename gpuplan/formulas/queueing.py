@@ -474,6 +474,16 @@ def place_wait_at_rate(*, running: Count, places: Count, stay: Seconds, spread: 
 
 
 @formula(DEFINITION)
+def full_token_seconds(*, places: Count, output: Count, step: Seconds, added: Seconds) -> Seconds:
+    """Mean time of an output token of a replica whose places are all taken at all times: no load makes it longer.
+
+    >>> full_token_seconds(places=50, output=101, step=0.02, added=0.06)
+    0.05
+    """
+    return step + places * added / maximum(output - 1, 1.0)
+
+
+@formula(DEFINITION)
 def part_of_rate(*, rate: PerS, most: PerS) -> Ratio:
     """The part of the highest rate that is asked for.
 
