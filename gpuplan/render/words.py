@@ -21,6 +21,7 @@ MEANINGS: Mapping[str, str] = {
     "wall_time_s": "with interruptions", "run_time_s": "training alone", "rollout_share": "of a step",
     "generators_idle_share": "of a step", "trainers_idle_share": "of a step",
     "available_share": "spot machines up", "highest_rate_per_s": "that it keeps up with",
+    "full_tpot_s": "all places taken",
 }  # fmt: skip
 """What a figure is, in at most 21 characters that stand beside it."""
 SHORTER: Mapping[str, str] = {
