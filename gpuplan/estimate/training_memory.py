@@ -7,6 +7,7 @@ from gpuplan.estimate.moments import BOTH_ENDS, layer_bytes, other_moments, tran
 from gpuplan.estimate.pricing import alone
 from gpuplan.estimate.recipe import RecipeTerms, training_profile
 from gpuplan.estimate.share_of_layers import share_of_layers, share_recomputed
+from gpuplan.estimate.stand_ins import stand_in_bytes
 from gpuplan.estimate.subject import Subject
 from gpuplan.formulas.basic import difference, product, repeated_bytes, share, smaller
 from gpuplan.formulas.memory import (
@@ -106,6 +107,8 @@ def _stage(
     parts |= _summed_in_runs(at, subject, plan, profile, work, recipe, stage)
     if not alone(work.dense_ranks) and profile.gradients.buckets == "apart":
         parts["buckets"] = _buckets(at, subject, profile, work, recipe, leaves, trained.dense)
+    if (stand_ins := stand_in_bytes(at, subject, plan, profile, work)) is not None:
+        parts["gradient_stand_ins"] = stand_ins
     parts |= _copies(at, plan, work, recipe, stage)
     activations = _activations(at, subject, plan, work, leaves, stage)
     passing = {"activations": replace(activations, name=f"{at}.all_activations") if _shares_buffers(profile) else activations}

@@ -113,6 +113,9 @@ class Gradients(Schema):
     temporaries: Portion | None = None
     """Copies of the second moment that AdamW makes for a moment where nothing is sharded and kernels run over lists of tensors
     (PyTorch's `foreach`); None: one kernel updates in place."""
+    stand_ins: StoredBytes | None = None
+    """Bytes for each element of one matrix of each shape: tensors that autograd is handed where a matmul added the gradient to the
+    sum itself, kept for the whole run; None: there are none."""
     bucket: BytesField
     """Communication buckets of gradients and parameters."""
     bucket_square: BytesField | None = None
