@@ -214,8 +214,8 @@ def test_adapters_keep_places_beside_every_matrix() -> None:
 
 
 def test_only_a_switch_has_buffers_outside_tensors() -> None:
-    # Four RTX 3090 have bridges over pairs: leadawon/LAMBO prints 5.24 GiB for the pool of Qwen2.5 32B with vLLM 0.18.1, which leaves
-    # no room for the 1.8 GiB that ranks on an H100's switch hold.
+    # Four RTX 3090 have bridges over pairs: leadawon/LAMBO prints 5.24 GiB for the pool of Qwen2.5 32B with vLLM 0.18.1, which
+    # leaves no room for the 1.8 GiB that ranks on an H100's switch hold.
     ask: dict[str, Any] = {
         "model": "qwen2.5-32b", "engine": "vllm@0.18.1", "tp": 4, "max_context": 32768, "memory_utilization": 0.88,
         "max_sequences": 1, "graphs": False, "as_engine": True,
