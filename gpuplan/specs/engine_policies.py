@@ -96,6 +96,9 @@ class Gradients(Schema):
     made: Literal["once", "each-step"] = "once"
     """Gradients are buffers for the whole run, or are freed after each step: where one rank makes a step of one micro-batch, none
     are there at the loss."""
+    shards: Literal["kept", "each-step"] = "kept"
+    """Where they are freed after each step, ZeRO-3's shards of them are buffers for the run all the same (DeepSpeed), or are made
+    by the backward pass as those of one rank are (FSDP)."""
     offloaded: Literal["with-weights", "with-states"] = "with-weights"
     """Gradients go to the host where weights do, or as they are made where the optimizer's states are there (ZeRO-Offload)."""
     sums: BytesField | None = None
