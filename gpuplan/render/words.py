@@ -46,6 +46,7 @@ _PARTS: Mapping[str, str] = {
     "issue_wait": "waiting for launches", "context": "driver and framework", "outside_tensors": "outside of tensors",
     "graphs": "CUDA graphs", "data_parallel": "gradients between replicas", "sharded_gradients": "sharded gradients",
     "sharded_data_parallel": "sharded data parallel", "transient": "short-lived tensors", "between": "between kernels",
+    "gradient_stand_ins": "stand-ins for gradients",
     "host_link": "moved from the host", "frozen": "frozen weights", "idle_blocks": "idle blocks", "elementwise": "elementwise",
     "encode_text": "reading the text", "full_decode": "full decode batches", "tail": "last long answers",
     "nearer_prefill": "prompts before it", "prefill": "its own prompt", "place": "no free place", "queue": "queue",
