@@ -142,7 +142,7 @@ class ServingProfile(Schema):
     collective_host: SecondsField | None = None
     """Host time to issue a collective of tensor parallel ranks, where no graph holds it; None: as any kernel."""
     prompt_host: SecondsField | None = None
-    """The same of a layer in passes with prompts, where no graph holds these; None: as in any pass."""
+    """The same of a layer in passes with prompts, but for those of as few tokens as `captures` has graphs of; None: as in any."""
     latent_prompt_host: SecondsField | None = None
     """The same of a layer of latent attention, of many small kernels; None: as any layer."""
     linear_prompt_host: SecondsField | None = None
