@@ -16,7 +16,7 @@ from typing import Annotated
 from gpuplan.errors import GpuplanError, did_you_mean
 from gpuplan.models.architecture import Architecture, Moe
 from gpuplan.models.card import CardSource, ModelCard, WeightsFormat
-from gpuplan.models.kinds_of_names import Like, built_like, nearest, of_its_size, table
+from gpuplan.models.kinds_of_names import Like, built_like, nearest, of_another_size, of_its_size, table
 from gpuplan.models.spellings import respelled, spelled_like, unserved
 from gpuplan.schema import Limits, Schema, read
 from gpuplan.strict_yaml import load_yaml
@@ -81,7 +81,8 @@ def card_by_name(repository: str, why: str, extra_dirs: Sequence[Path] = ()) -> 
         if card is None or rule.mixture not in (None, _is_mixture(card.architecture)):
             continue
         return _stored(card, rule, next((int(bits) for bits in found.groups()[1:] if bits), None), f"{why}: ", title)
-    return _tuned(owner, name, why, extra_dirs) or _named(repository, why, extra_dirs)
+    found_so = _tuned(owner, name, why, extra_dirs) or _named(repository, why, extra_dirs)
+    return None if found_so is not None and of_another_size(repository, found_so.id) else found_so
 
 
 def _tuned(owner: str, name: str, why: str, extra_dirs: Sequence[Path]) -> ModelCard | None:
@@ -167,7 +168,7 @@ def card_called(repository: str, extra_dirs: Sequence[Path] = ()) -> ModelCard |
     """The card of the model after which a repository is called, or as which that is built; None: no card is so called."""
     found = _of_names(repository, extra_dirs)
     if found is not None:
-        return found
+        return None if of_another_size(repository, found.id) else found
     like = built_like(repository)
     return None if like is None else like_card(like, f"`{repository}` is no card", extra_dirs)
 
