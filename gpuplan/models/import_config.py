@@ -40,6 +40,7 @@ MULTIMODAL: dict[str, str] = {
     "glm4v_moe": "glm4_moe",
     "llama4": "llama4_text",
     "mllama": "mllama_text_model",
+    "minimax_m3_vl": "minimax_m3_vl_text",
     "mistral3": "mistral",
     "qwen3_vl": "qwen3",
     "qwen3_vl_moe": "qwen3_moe",

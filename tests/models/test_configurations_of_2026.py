@@ -98,3 +98,55 @@ def test_hy3_counts_what_is_stored_without_the_module_that_predicts_one_token_mo
     )  # fmt: skip
     card = find("tencent/Hy3-preview")
     assert counted(data) + card.checkpoint_extra["multi_token_prediction"] == 298_786_155_776
+
+
+def minimax_m3(**more: Any) -> dict[str, Any]:
+    first = [0] * 3 + [1] * 57
+    index = {"sparse_attention_freq": first, "sparse_block_size": 128, "sparse_topk_blocks": 16, "sparse_num_index_heads": 4}
+    text = {
+        "model_type": "minimax_m3_vl_text", "hidden_size": 6144, "num_hidden_layers": 60, "num_attention_heads": 64,
+        "num_key_value_heads": 4, "head_dim": 128, "vocab_size": 200064, "intermediate_size": 3072, "num_local_experts": 128,
+        "num_experts_per_tok": 4, "shared_intermediate_size": 3072, "n_shared_experts": 1, "dense_intermediate_size": 12288,
+        "moe_layer_freq": first, "sparse_attention_config": index | more,
+    }  # fmt: skip
+    sight = {
+        "hidden_size": 1280, "intermediate_size": 5120, "num_hidden_layers": 32, "num_attention_heads": 16, "patch_size": 14,
+        "temporal_patch_size": 2, "spatial_merge_size": 2, "projector_hidden_size": 6144,
+    }  # fmt: skip
+    return {"model_type": "minimax_m3_vl", "text_config": text, "vision_config": sight}
+
+
+def test_minimax_m3_counts_what_is_stored() -> None:
+    """Also the 427,040,140,160 values that NVIDIA's Megatron-Bridge counted as it wrote the checkpoint (minimax-m3.md there)."""
+    assert counted(minimax_m3()) == 427_040_140_160 == find("minimax-m3").count().params_total.value
+
+
+def test_minimax_m3_keeps_all_keys_and_those_of_its_indexers() -> None:
+    """Of 60 layers keys and values of 4 heads of 128, of 57 a key of 128 beside them, all in 16 bits."""
+    import gpuplan
+
+    def held(context: int) -> float:
+        return float(gpuplan.fit("minimax-m3", on="8xb200", context=context, tp=8)["kv_cache_bytes_per_sequence"].value)
+
+    assert held(65_536) - held(32_768) == pytest.approx(32_768 * 2 * 128 * (60 * 2 + 57), rel=1e-6)
+
+
+def test_a_step_over_chosen_blocks_reads_few_keys_of_a_long_context() -> None:
+    """A token sees 2,048 of all tokens; what grows is the scores of the indexer, whose keys have an eighth of the bytes."""
+    import gpuplan
+
+    def grown(model: str) -> float:
+        short, long = (
+            gpuplan.serve(model, on="8xb300", weights="fp8", tp=8, prompt=context, output=16, batch=1)["itl_s"].value
+            for context in (4096, 131_072)
+        )
+        return float(long - short)
+
+    assert 0 < grown("minimax-m3") < 0.6 * grown("minimax-m2")
+
+
+def test_blocks_that_are_no_part_of_what_is_seen_are_refused() -> None:
+    from gpuplan.models.mixers import BlockSparse
+
+    faults = list(BlockSparse(heads=64, kv_heads=4, head_dim=128, top_k=2000, block=128).faults())
+    assert [fault.code for fault in faults] == ["model.bad-value"]

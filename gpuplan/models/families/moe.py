@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from gpuplan.models.architecture import Architecture, Block, Mlp, Moe
 from gpuplan.models.config_reader import Config
 from gpuplan.models.families.common import Reader, attention, decoder, dense, depth, experts, finish, window_of, with_window
-from gpuplan.models.mixers import Attention, NormKind, QkNorm
+from gpuplan.models.mixers import Attention, NormKind
 
 SLIDING = ("full_attention", "sliding_attention")
 
@@ -188,19 +188,6 @@ def step(c: Config) -> Architecture:
     return finish(c, [decoder(layout, blocks)], tied=False)
 
 
-def minimax_m2(c: Config) -> Architecture:
-    """MiniMax-M2: norms over the projected width of queries and keys, every layer with experts."""
-    norms: dict[str, QkNorm] = {"per_layer": "width", "per_head": "head"}
-    norm = norms.get(c.text("qk_norm_type", default="per_layer"))
-    if norm is None:
-        c.unknown(f"`qk_norm_type` is `{c.text('qk_norm_type')}`", "known are per_layer and per_head")
-    one = attention(c, qk_norm=norm or "none")
-    if c.count("shared_intermediate_size", default=0, least=0):
-        c.unknown("`shared_intermediate_size` is not 0, which gpuplan does not know for minimax_m2")
-    moe = experts(c, width=("intermediate_size",), router_bias=c.flag("use_routing_bias", default=True))
-    return finish(c, [decoder(["moe"] * depth(c), {"moe": Block(mixer=one, mlp=moe)})], tied=False)
-
-
 def dbrx(c: Config) -> Architecture:
     """DBRX: nested `attn_config` and `ffn_config`."""
     ffn, attn = c.sub("ffn_config"), c.sub("attn_config")
@@ -322,7 +309,6 @@ READERS: Mapping[str, Reader] = {
     "qwen3_moe": qwen_moe,
     "gpt_oss": gpt_oss,
     "llama4_text": llama4,
-    "minimax_m2": minimax_m2,
     "step3p5": step,
     "step3p7_text": step,
     "dbrx": dbrx,

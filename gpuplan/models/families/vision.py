@@ -174,6 +174,17 @@ def kimi_k3(v: Config, text_hidden: int) -> int:
     return COLOURS * patch * patch * hidden + places + v.count("vt_num_hidden_layers") * layer + hidden + projector
 
 
+def minimax_m3(v: Config, text_hidden: int) -> int:
+    """CLIP's layers over patches of two frames, places by rotation, a projector before and one after four patches are merged."""
+    hidden, patch = v.count("hidden_size"), v.count("patch_size")
+    out, merged = v.count("projector_hidden_size", default=text_hidden), v.count("spatial_merge_size", default=2) ** 2
+    embed = COLOURS * v.count("temporal_patch_size", default=2) * patch * patch * hidden + 2 * hidden
+    layers = v.count("num_hidden_layers") * _layer(hidden, v.count("intermediate_size"))
+    first = hidden * out + out + out * text_hidden + text_hidden
+    second = merged * text_hidden * out + out + out * text_hidden + text_hidden
+    return embed + layers + first + second
+
+
 TOWERS: dict[str, Callable[[Config, int], int]] = {
     "clip": clip_tower,
     "siglip": siglip_tower,
@@ -185,6 +196,7 @@ TOWERS: dict[str, Callable[[Config, int], int]] = {
     "kimi_k3": kimi_k3,
     "llava": llava,
     "llava_next": llava_next,
+    "minimax_m3_vl": minimax_m3,
     "mistral3": mistral3,
     "mllama": mllama,
     "phi3_v": phi3,
