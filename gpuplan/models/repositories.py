@@ -26,9 +26,16 @@ _SIZED = re.compile(r"\d[bm]$")
 """What names of models that others are made from end with: a size."""
 _OWNER = re.compile(r"^(?:[a-z0-9.-]+_|huihui-)(?=.)", re.IGNORECASE)
 _TUNED = re.compile(
-    r"[-_](?:instruct|chat|it|base|pt|hf|thinking|reasoning|bf16|abliterated(?:-v\d)?|2\d(?:0\d|1[0-2]))(?=$|[-_])", re.IGNORECASE
+    r"[-_](?:instruct|chat|it|base|pt|hf|thinking|reasoning|bf16|qat(?:-q4_0)?(?:-unquantized)?|abliterated(?:-v\d)?|2\d(?:0\d|1[0-2]))(?=$|[-_])",
+    re.IGNORECASE,
 )
 """Words of a name that say how or when a model was tuned, or that it is stored plain: not how it is built."""
+
+_QUANTISED = re.compile(
+    r"(?<![a-z])(?:gptq|awq|hqq|aqlm|quip|exl[23]|bnb|int[2-8]|fp[468]|nvfp4|mxfp[468]|[0-9.]+bpw|[2-8][-_]?bits?|w\d+[ag]\d+)(?![a-z])",
+    re.IGNORECASE,
+)
+"""Words of a name that say that its weights are quantised."""
 
 
 class Rule(Schema):
@@ -81,8 +88,14 @@ def card_by_name(repository: str, why: str, extra_dirs: Sequence[Path] = ()) -> 
         if card is None or rule.mixture not in (None, _is_mixture(card.architecture)):
             continue
         return _stored(card, rule, next((int(bits) for bits in found.groups()[1:] if bits), None), f"{why}: ", title)
-    found_so = _tuned(owner, name, why, extra_dirs) or _named(repository, why, extra_dirs)
-    return None if found_so is not None and of_another_size(repository, found_so.id) else found_so
+    plain = _tuned(owner, name, why, extra_dirs) or _named(repository, why, extra_dirs)
+    if plain is None or of_another_size(repository, plain.id):
+        return None
+    unread = _QUANTISED.search(name)
+    if unread is None or plain.weights is not None:
+        return plain
+    said = f"`{unread[0]}` in its name was not read: these are weights in 16 bits; say with `--weights` how they are stored"
+    return plain.replaced(notes=(*plain.notes, said))
 
 
 def _tuned(owner: str, name: str, why: str, extra_dirs: Sequence[Path]) -> ModelCard | None:

@@ -230,3 +230,30 @@ def test_dynamic_types_are_near_a_plain_one_and_files_of_gguf_hold_no_fp8():
     usual = find("unsloth/MiniMax-M2.5-GGUF").weights
     assert usual is not None
     assert usual.method == "q4_k_m"
+
+
+def test_a_word_of_quantisers_that_is_not_read_is_told():
+    """No rule says how ISTA-DASLab's GSQ stores weights: what is answered is in 16 bits, and says so."""
+    found = find("ISTA-DASLab/Llama-3.1-70B-Instruct-2Bit-GSQ")
+    assert found.weights is None
+    assert "`2Bit` in its name was not read" in found.notes[-1]
+
+
+@pytest.mark.parametrize(
+    ("name", "card", "method", "bits"),
+    [
+        ("unsloth/Qwen3.6-27B-UD-MLX-4bit", "qwen3.6-27b", "mlx", 4),
+        ("mlx-community/Qwen3-8B-4bit-DWQ-053125", "qwen3-8b", "mlx", 4),
+        ("bearzi/Qwen3-Coder-Next-oQ6", "qwen3-next-80b-a3b", "mlx", 6),
+        ("cyankiwi/Qwen3-Coder-Next-AWQ-8bit", "qwen3-next-80b-a3b", "awq", 8),
+        ("zai-org/GLM-5-FP8", "glm-5", "fp8", 8),
+        ("ISTA-DASLab/gemma-3-27b-it-GPTQ-4b-128g", "gemma-3-27b", "gptq", 4),
+        ("amd/Llama-3.3-70B-Instruct-FP8-KV", "llama-3.3-70b", "quark", 8),
+        ("amd/DeepSeek-R1-MXFP4-Preview", "deepseek-r1", "mxfp4", 4),
+    ],
+)
+def test_repositories_of_other_quantisers_are_read(name, card, method, bits):
+    found = find(name)
+    assert found.id == card
+    assert found.weights is not None
+    assert (found.weights.method, found.weights.bits) == (method, bits)
