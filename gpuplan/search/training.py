@@ -276,13 +276,13 @@ def why_chosen(found: Best[TrainPlan], what: str = "plans") -> str:
 
 
 def chosen_beside(ask: TrainAsk, plan: TrainPlan, subject: Subject) -> dict[str, str]:
-    """What else was chosen, where it shows: recomputation and sharding always, the rest where it is out of the ordinary."""
+    """What else was chosen, where it shows: recomputation always, sharding between replicas, the rest if out of the ordinary."""
     p, profile, found = plan.parallel, training_profile(subject.engine), dict[str, str]()
     if ask.recompute is None:
         found["recompute"] = plan.recompute
     if ask.recompute_layers is None and plan.saving.recompute_layers is not None:
         found["recompute_layers"] = f"{plan.saving.recompute_layers:g}"
-    if ask.zero_stage is None:
+    if ask.zero_stage is None and p.dp * p.cp * p.ep > 1:
         found["zero_stage"] = str(p.zero_stage)
     if ask.shard_group is None and p.shard_group is not None:
         found["shard_group"] = f"{p.shard_group:g}"
