@@ -21,7 +21,7 @@ CARDS = Path(__file__).parent / "cards"
 
 
 def find(name: str, extra_dirs: Sequence[Path] = (), *, cards_only: bool = False) -> ModelCard:
-    """The card of a model: by id, by alias (in any case), from a file or folder, or by its name in Ollama's library.
+    """The card of a model: by id, by alias (in any case), from a file or folder, by its name in Ollama's library, or by its size.
 
     Cards in `extra_dirs` win over the shipped ones, the first folder over the next. `cards_only`: no files and no other names.
 
@@ -53,8 +53,12 @@ def find(name: str, extra_dirs: Sequence[Path] = (), *, cards_only: bool = False
         return import_path(path.expanduser())
     if not cards_only and (found := _elsewhere(name, extra_dirs)) is not None:
         return found
+    from gpuplan.models.by_size import card_by_size
     from gpuplan.models.generic import generic_names, generic_path
 
+    sized = None if cards_only else card_by_size(name)
+    if sized is not None:
+        return sized
     if generic_path(name, extra_dirs) is not None:
         what = f"`{name}` is given by its samples: only `gpuplan train` answers for it"
         raise UsageError(Problem("model.generic", what, f"gpuplan train {name} --on …"))
@@ -64,7 +68,7 @@ def find(name: str, extra_dirs: Sequence[Path] = (), *, cards_only: bool = False
     if stored is not None:
         return stored
     hint = made_from(name, [*names(extra_dirs), *generic_names()]) or "run `gpuplan models list`"
-    hint += "; any other model: give its config.json, GGUF file or folder"
+    hint += "; any other model: give its config.json, GGUF file or folder, or its size alone, such as `13b` or `30b-a3b`"
     raise UnknownError(Problem("model.unknown", f"no model named `{name}` is known", hint))
 
 
