@@ -18,7 +18,7 @@ def asked(family: str) -> list[Case]:
     """Rows of two chips of a family, of which nothing but the question counts."""
     rows = [
         Row(
-            id=f"{chip}-{weights}-{prompt}-{output}", set="made", task="inference", engine="llama.cpp (May 2024)",
+            id=f"{chip}-{weights}-{prompt}-{output}", set="made", task="inference", engine="llama.cpp (may 2024)",
             model={"id": "llama-3-8b", "name": "Llama-3-8B", "params_b": 8}, hardware={"accelerator": chip, "count": 1},
             run={"weights": weights, "batch": 1, "mode": "single-stream", "input_len": prompt, "output_len": output},
             measured={"tpot_ms": 10.0} if output else {"prompt_tokens_per_s": 1000.0},
