@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from gpuplan.estimate.attention_ranks import told_by_ranks
-from gpuplan.estimate.pricing import alone, priced
+from gpuplan.estimate.pricing import alone, in_turn, priced
 from gpuplan.formulas import inference as form
 from gpuplan.formulas.attention_kernels import seconds_up_to
 from gpuplan.formulas.basic import difference, product, remaining_seconds, repeated_bytes, repeated_seconds
@@ -57,17 +58,16 @@ def answering(model: ServingModel, name: str, rows: Term | None) -> dict[str, Te
     return {"sequences": repeated_seconds.term(f"{name}.sequences", count=rows, seconds=waited)}
 
 
-def stage_wait(model: ServingModel, name: str, work: PassWork, whole: Term) -> Term:
-    """What a decode step waits for the stage with the most work, where stages hold other layers or more of them."""
+def stage_wait(model: ServingModel, name: str, layers: Mapping[str, Sequence[tuple[str, Term]]], whole: Term) -> Term:
+    """What a decode step waits for the stage with the most work, where stages hold other layers or more of them.
+
+    `layers` are the times of the items of each kind of layer.
+    """
     subject, serve = model.subject, model.serve
     held = fullest_stage(subject.arch, subject.counts, model.leaves, pp=serve.pp)
     of_stage: dict[str, Term] = {}
-    for key, layer in work.layers.items():
-        items = [item for some in kinds_of(layer).values() for item in some]
-        one = priced(
-            f"{name}.{key}.layer", items, subject.hw, custom_all_reduce=model.profile.custom_all_reduce,
-            rack=model.profile.rack_all_reduce,
-        )  # fmt: skip
+    for key, times in layers.items():
+        one = in_turn(f"{name}.{key}.layer", times)
         of_stage[key] = repeated_seconds.term(f"{name}.{key}.of_fullest_stage", count=held[key], seconds=one)
     fullest = total(f"{name}.fullest_stage", of_stage)
     return form.fullest_stage_wait.term(f"{name}.stage_wait", whole=whole, fullest=fullest, batch=serve.batch, pp=serve.pp)
