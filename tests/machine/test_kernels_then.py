@@ -18,7 +18,9 @@ def _share(library: Library, on: str, month: str | None) -> float:
 
 def test_kernels_are_those_of_the_release(library: Library) -> None:
     """Products of quantised weights on Ada are integers since June 2024, and reach more."""
-    assert _share(library, "1xrtx-4090", "2024-05") == _share(library, "1xrtx-4090", "2024-06") < _share(library, "1xrtx-4090", None)
+    assert (
+        _share(library, "1xrtx-4090", "2024-05") == _share(library, "1xrtx-4090", "2024-06") < _share(library, "1xrtx-4090", None)
+    )
     assert _share(library, "1xrtx-4090", "2024-07") == _share(library, "1xrtx-4090", None)
 
 
