@@ -76,6 +76,10 @@ PLAN: Mapping[str, Mapping[str, Parameter]] = {
     "ampere": {**QUANTISED, "rate": RATE},
     "ada": QUANTISED,
     "hopper": {**QUANTISED, "rate": RATE},
+    "turing": {**QUANTISED, "rate": RATE},
+    "volta": {**QUANTISED, "rate": RATE},
+    "blackwell": {**QUANTISED, "rate": RATE},
+    "blackwell-rtx": {**QUANTISED, "rate": RATE},
     f"ampere{THEN}": {**COMMON, "keys": KEYS, "rate": RATE, "rate_16": RATE_16},
     f"ada{THEN}": {**COMMON, "keys": KEYS},
     f"hopper{THEN}": {**COMMON, "keys": KEYS, "rate": RATE, "rate_16": RATE_16},
@@ -144,7 +148,7 @@ def cases(rows: Iterable[Row]) -> list[Case]:
     answered = answers(library)
     made: list[Case] = []
     for row in rows:
-        if row.unseen or row.flag or row.fault or not row.engine.startswith("llama.cpp") or row.hardware.get("count") != 1:
+        if row.flag or row.fault or not row.engine.startswith("llama.cpp") or row.hardware.get("count") != 1:
             continue
         try:
             ask = serving_question(row.as_typed(), answered.card, answered.keep, answered.engine)
@@ -312,14 +316,14 @@ def main() -> int:
     out: dict[str, list[float]] = {metric: [] for metric in METRICS}
     for family in asked.family or PLAN:
         parameters, own = PLAN[family], [one for one in known if one.family == family]
-        values = fit(own, parameters)
+        values = fit([one for one in own if one.row.fitted], parameters)
         print(f"{family}: " + ", ".join(f"{name} {value:.4g}" for name, value in values.items()))
         for metric in METRICS:
             some = [one for one in own if one.metric == metric]
             print(told(f"  {metric}, fitted", errors_of(some, values, parameters)))
         if asked.leave_out:
             for chip in sorted({str(one.row.hardware["accelerator"]) for one in own}):
-                rest = [one for one in own if one.row.hardware["accelerator"] != chip]
+                rest = [one for one in own if one.row.hardware["accelerator"] != chip and not one.row.unseen]
                 unseen = fit(rest, parameters) if rest else {name: one.start for name, one in parameters.items()}
                 for metric in METRICS:
                     some = [one for one in own if one.row.hardware["accelerator"] == chip and one.metric == metric]
