@@ -11,7 +11,7 @@ from gpuplan.estimate.percentiles import Steady
 from gpuplan.estimate.prompts_beside import Prompts, cuts_prompts, prompts_beside, step_of
 from gpuplan.estimate.rate_solved import Full, running_at_once
 from gpuplan.estimate.serving_memory import ServingMemory
-from gpuplan.estimate.taken_up import taken_up
+from gpuplan.estimate.taken_up import scheduled_ahead, taken_up
 from gpuplan.formulas import inference as form
 from gpuplan.formulas import percentiles as spreads
 from gpuplan.formulas import queueing as queue
@@ -186,12 +186,12 @@ def _closed(model: ServingModel, memory: ServingMemory, load: Load) -> UnderLoad
     if waves is not None:
         wait = queue.wave_wait_seconds.term("load.wave_wait", apart=wait, burst=waves.again, own=prompts.own, part=waves.part)
     host, reading = request_times(model)
+    rest = queue.step_rest_seconds.term("load.step_in_progress", step=_under_way(model, decode, tpot), users=at_once)
     inner = {
         **host,
         **taken_up(model, decode, tpot, running),
-        "step_in_progress": queue.step_rest_seconds.term(
-            "load.step_in_progress", step=_under_way(model, decode, tpot), users=at_once
-        ),
+        "step_in_progress": rest,
+        **scheduled_ahead(model, rest),
         "other_prompts": wait,
         "prefill": prompts.own,
     }
@@ -285,7 +285,7 @@ class _Waves(Record, kw_only=True):
 def _under_way(model: ServingModel, decode: ServingPhase, token: Term) -> Term:
     """The step that runs when a request comes: of ranks that wait for each other's prompts it is a mean one with these."""
     if not by_turns(model) or model.plan.drafting is not None:
-        return decode.seconds
+        return decode.seconds if decode.step is None else decode.step
     return step_under_way.term(
         "load.step_under_way", step=decode.seconds, token=token, ranks=model.serve.sharing.attention_dp
     )  # fmt: skip
@@ -342,6 +342,7 @@ def _at_rate(model: ServingModel, memory: ServingMemory, load: Load, full: Full)
         **host,
         **taken_up(model, decode, tpot, running),
         "step_in_progress": rest,
+        **scheduled_ahead(model, rest),
         "other_prompts": _wait_at_rate(
             model,
             prompts,
