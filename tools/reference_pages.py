@@ -49,7 +49,8 @@ def formulas_page() -> str:
     """Every formula, under what its module is about."""
     by_module: dict[str, list[Formula[...]]] = {}
     for one in every_formula().values():
-        by_module.setdefault(one.fn.__module__, []).append(one)
+        if one.fn.__module__.startswith("gpuplan.formulas."):  # and no formula of a test
+            by_module.setdefault(one.fn.__module__, []).append(one)
     parts = [FORMULAS_HEAD.format(count=sum(map(len, by_module.values())))]
     for module in sorted(by_module, key=lambda name: (".reference." in name, name)):
         parts.append(f"## {_title(module)}\n\n{_lead(module)}\n")

@@ -6,7 +6,6 @@ Adding a key keeps the number in `SCHEMA`; renaming, removing or changing the me
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import isfinite
 from typing import Any
 
 from gpuplan import __version__
@@ -14,14 +13,12 @@ from gpuplan.estimate.result import Estimate
 from gpuplan.estimate.slower import Input, Part
 from gpuplan.estimate.standing import Standing
 from gpuplan.estimate.winner import price_of, winners
-from gpuplan.render.csv import csv_text
+from gpuplan.render.csv import COLUMNS, csv_text, figure_rows
 from gpuplan.render.json import document, number
 from gpuplan.render.text import known
 from gpuplan.units import HOUR
 
 SCHEMA = "gpuplan/comparison/1"
-CSV_COLUMNS = ("estimate", "section", "name", "value", "low", "high", "unit", "share", "assumed")
-"""As those of a single answer; `estimate` is the name of the row."""
 
 
 def comparison_document(task: str, order: Sequence[Standing], *, full: bool = False) -> dict[str, Any]:
@@ -111,7 +108,7 @@ def _two(one: Part | Input) -> dict[str, Any]:
 
 
 def comparison_csv(order: Sequence[Standing]) -> str:
-    """One row a figure of each answer, in base units, in order; answers that there are not have a row that says so."""
+    """One row a figure of each answer, in base units, in order, `estimate` being its name; where there is no answer one says so."""
     rows: list[tuple[object, ...]] = []
     for one in order:
         if one.answer is None:
@@ -119,23 +116,7 @@ def comparison_csv(order: Sequence[Standing]) -> str:
             rows.append((one.name, "no answer", why, "", "", "", "", "", ""))
             continue
         answer = one.answer
-        for key in ("fits", "narrowly"):
-            rows.append((one.name, "verdict", key, str(getattr(answer.verdict, key)).lower(), "", "", "", "", ""))
-        for key, term in answer.figures.items():
-            low, high = (end if isfinite(end) else "" for end in answer.ranges[key])
-            rows.append(
-                (
-                    one.name,
-                    "figure",
-                    key,
-                    float(term.value),
-                    low,
-                    high,
-                    term.unit,
-                    "",
-                    str(not known(term)).lower(),
-                )
-            )
+        rows += figure_rows(one.name, answer)
         price = price_json(answer)
         if price is not None:
             dollars = price.pop("usd_per_accelerator_hour")
@@ -145,4 +126,4 @@ def comparison_csv(order: Sequence[Standing]) -> str:
             rows += [
                 (one.name, section, part.name, part.own - part.best, "", "", part.unit, part.share, "") for part in one.behind.parts
             ]
-    return csv_text(CSV_COLUMNS, rows)
+    return csv_text(COLUMNS, rows)

@@ -18,23 +18,7 @@ def estimate_csv(estimates: Iterable[Estimate]) -> str:
     rows: list[tuple[object, ...]] = []
     for estimate in estimates:
         who = estimate.question.get("on", estimate.task)
-        for key in ("fits", "narrowly"):
-            rows.append((who, "verdict", key, str(getattr(estimate.verdict, key)).lower(), "", "", "", "", ""))
-        for key, term in estimate.figures.items():
-            low, high = (end if isfinite(end) else "" for end in estimate.ranges[key])
-            rows.append(
-                (
-                    who,
-                    "figure",
-                    key,
-                    float(term.value),
-                    low,
-                    high,
-                    term.unit,
-                    "",
-                    str(not known(term)).lower(),
-                )
-            )
+        rows += figure_rows(who, estimate)
         for breakdown in estimate.breakdowns:
             whole = float(breakdown.total.value)
             for part in (*breakdown.parts, breakdown.total):
@@ -42,6 +26,17 @@ def estimate_csv(estimates: Iterable[Estimate]) -> str:
                 mark = str(not known(part)).lower()
                 rows.append((who, breakdown.title, part.name, float(part.value), "", "", part.unit, share, mark))
     return csv_text(COLUMNS, rows)
+
+
+def figure_rows(who: str, estimate: Estimate) -> list[tuple[object, ...]]:
+    """The verdict and every figure of an answer, one row each, as `COLUMNS` has them; an end that nothing bounds is left empty."""
+    rows: list[tuple[object, ...]] = [
+        (who, "verdict", key, str(getattr(estimate.verdict, key)).lower(), "", "", "", "", "") for key in ("fits", "narrowly")
+    ]
+    for key, term in estimate.figures.items():
+        low, high = (end if isfinite(end) else "" for end in estimate.ranges[key])
+        rows.append((who, "figure", key, float(term.value), low, high, term.unit, "", str(not known(term)).lower()))
+    return rows
 
 
 def csv_text(head: Iterable[str], rows: Iterable[Iterable[object]]) -> str:

@@ -72,6 +72,11 @@ def best_of(space: Space[P], judged: Iterable[Judged[P]], looked_at: int = 0) ->
 
 def only(space: Space[P], *, few: int = FEW) -> P | None:
     """The one legal plan of a space where there is exactly one, which then needs no comparing."""
+    if space.size > few:
+        from gpuplan.search.mesh import several
+
+        if several(space):
+            return None  # as nearly always: seen at a glance
     found = list(islice(candidates(space, few), 2))
     if len(found) != 1 or found[0].count(True) != 1:
         return None

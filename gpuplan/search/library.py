@@ -332,7 +332,9 @@ class Library:
         target = self.target(where, apart=_of_replicas(ask))
         name, said_of = split_name(ask.engine or usual.engine)
         profile, instead = self.engine(name)
-        month = None
+        month = next((last for one, last in profile.earlier_names.items() if key(one) == key(name)), None)
+        if month is not None and said_of is None:
+            instead = (*instead, Note("engine.release", f"{name} was last released in {month}: it is taken as it was then"))
         if said_of is not None:
             month, taken_as = dated(said_of, profile.releases.days if profile.releases is not None else {}, profile.name)
             instead = (*instead, Note("engine.release", taken_as)) if taken_as else instead

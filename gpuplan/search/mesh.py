@@ -212,6 +212,17 @@ def parts(space: Space[P]) -> Iterator[Many[P]]:
             yield Many.listed(space, number, case, columns)
 
 
+def several(space: Space[P]) -> bool:
+    """Whether a space has more than one legal candidate."""
+    whole, found = Block.whole(space.axes), 0
+    for case in space.every_case():
+        for cut in whole.pieces(MASKED):
+            found += int(np.count_nonzero(legality(space, case, whole.cut(cut))))
+            if found > 1:
+                return True
+    return False
+
+
 def divided(block: Block, legal: Mask) -> Iterator[tuple[Block, Mask]]:
     """Pieces of a block that are estimated together, with as little in them that is not legal as is worth pieces of its own."""
     left = [(block, legal)]

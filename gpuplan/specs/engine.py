@@ -245,6 +245,8 @@ class Engine(SpecFile):
     """Frameworks without a profile of their own that work most like it, and for which it answers."""
     defaults: TrainingDefaults | None = None
     """What it takes in training where its user says nothing."""
+    earlier_names: dict[str, str] = field(default_factory=dict)
+    """Aliases of it that ended, each with the month (`YYYY-MM`) of the last release so called: who says one means it as it was."""
     releases: Releases | None = None
     """When its releases came out."""
     eras: tuple[Era, ...] = ()

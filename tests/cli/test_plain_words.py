@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from typer import BadParameter, Exit
 
 from gpuplan.cli.argv import normal
 from gpuplan.cli.command_names import COMMANDS
@@ -18,6 +19,8 @@ from gpuplan.plan.option import Entry, by_key
 from tests.cli.cli_calls import Call
 
 TASKS = sorted(ASKS)
+REFUSED: Any = BadParameter.__base__
+"""The parser's base of all usage errors, as `gpuplan.cli.parser` has it."""
 TEXT = st.text(st.characters(codec="utf-8", categories=("L", "N", "P", "S", "Zs")), min_size=1, max_size=6)
 
 
@@ -29,7 +32,7 @@ def by_parser(task: str, words: list[str]) -> Any:
     """What the parser makes of the words, or None where it refuses them or shows its help."""
     try:
         return list(parsed_options(task, words).items())
-    except Exception:
+    except (REFUSED, Exit):
         return None
 
 

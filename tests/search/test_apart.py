@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from gpuplan.errors import Exit, GpuplanError, PlanError
@@ -18,8 +20,8 @@ LIBRARY = Library.shared()
 LLAMA = "llama-3.1-8b"
 
 
-def served(**given: object) -> dict[str, float]:
-    made = answer_serving(ServeAsk(model=LLAMA, **given), LIBRARY)  # type: ignore[arg-type]
+def served(**given: Any) -> dict[str, float]:
+    made = answer_serving(ServeAsk(model=LLAMA, **given), LIBRARY)
     return {key: float(term.value) for key, term in made.figures.items()}
 
 

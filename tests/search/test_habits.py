@@ -97,6 +97,20 @@ def test_experts_are_spread_and_reached_as_the_engine_does(engine: str, given: d
     assert habits(made) == taken
 
 
+def test_a_name_that_ended_means_the_engine_as_it_was() -> None:
+    """The launcher's config.yaml switches cuDNN's attention off up to its last commit, of July 2024."""
+    plan = {"on": "8xh100-sxm-80gb", "precision": "fp8", "dp": 8, "micro_batch": 1, "recompute": "none", **RUN}
+    steps: dict[str, float] = {}
+    for name in ("nemo", "nemo@24.07", "NeMo Framework Launcher", "nemo-framework-launcher@25.11", "nemo@25.11"):
+        made = answer(name, **plan)
+        steps[name] = float(made.figures["step_time_s"].value)
+        assert [note.text for note in made.notes if note.code == "engine.release"] == (
+            [f"{name} was last released in 2024-07: it is taken as it was then"] if name.endswith("Launcher") else []
+        )
+    assert steps["NeMo Framework Launcher"] == steps["nemo@24.07"] > 1.05 * steps["nemo"]
+    assert steps["nemo-framework-launcher@25.11"] == steps["nemo@25.11"]
+
+
 @pytest.mark.parametrize(
     ("engine", "model", "given", "replays"),
     [

@@ -15,11 +15,11 @@ from gpuplan.search.trail import Trail
 LIBRARY = Library.shared()
 FEW: list[dict[str, Any]] = [
     {"model": "llama-3.1-8b", "on": "8xa100"},
-    {"model": "llama-3.1-8b", "on": "8xh100", "tp": 4},
     {"model": "llama-3.1-8b", "on": "4xa100-sxm-40gb"},
     {"model": "llama-3.1-8b", "on": "2xb200"},
 ]
 MANY: list[dict[str, Any]] = [
+    {"model": "llama-3.1-8b", "on": "8xh100", "tp": 4},
     {"model": "llama-3.1-8b", "on": "16xl40s"},
     {"model": "llama-3.1-70b", "on": "128xa100"},
     {"model": "llama-3.1-70b", "on": "16xmi300x"},
