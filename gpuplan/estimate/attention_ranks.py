@@ -39,10 +39,12 @@ def sharing_of(subject: Subject, plan: ServePlan, profile: ServingProfile) -> Sh
     ranks = subject.plan("attention_dp", p.attention_dp)
     redundant = subject.plan("redundant_experts", p.redundant_experts) if any_true(p.redundant_experts > 0) else None
     own = profile.shares_experts
-    narrow = own is not None and own.quantised
+    narrow, summed = own is not None and own.quantised, own is not None and own.summed_prompts
     if plan.expert_exchange is not None or own is None or own.gathers is None:
-        return Sharing(attention_dp=ranks, kind=plan.expert_exchange or "gathered", quantised=narrow, redundant=redundant)
-    return Sharing(attention_dp=ranks, gathers=subject.habit("gathering_ranks", own.gathers), quantised=narrow, redundant=redundant)
+        kind = plan.expert_exchange or "gathered"
+        return Sharing(attention_dp=ranks, kind=kind, quantised=narrow, summed_prompts=summed, redundant=redundant)
+    few = subject.habit("gathering_ranks", own.gathers)
+    return Sharing(attention_dp=ranks, gathers=few, quantised=narrow, summed_prompts=summed, redundant=redundant)
 
 
 def by_turns(model: ServingModel) -> bool:

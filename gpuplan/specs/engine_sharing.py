@@ -17,6 +17,9 @@ class SharedExperts(Schema):
     None: all tokens are gathered, unless its user says otherwise."""
     quantised: bool = False
     """Whether tokens are gathered in the type that experts multiply, where that is a narrower one without blocks of scales."""
+    summed_prompts: bool = False
+    """Whether ranks of a pass with prompts, whose numbers of tokens are unlike, gather all tokens as a sum of buffers that hold
+    their own, and sum what experts made for all ranks: twice what gathering and scattering move."""
     redundant: bool = False
     """Whether experts may be held twice."""
     aligned: bool = False

@@ -27,6 +27,8 @@ class Sharing(Record, kw_only=True):
     """Ranks up to which tokens are gathered, where nothing says how they travel."""
     quantised: bool = False
     """Tokens are gathered in the type that experts multiply, where that is a narrower one without blocks."""
+    summed_prompts: bool = False
+    """Tokens of passes with prompts are gathered as a sum of buffers, and what experts made is summed for all ranks."""
     redundant: Term | None = None
     """Experts that are held a second time; None: none is."""
 

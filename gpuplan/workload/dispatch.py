@@ -56,6 +56,10 @@ def _gathered(draft: Draft, split: Split, sharing: Sharing, everyone: Term, widt
         few = {"of": everyone, "most": sharing.gathers}
         gathering = ranks_up_to.term(f"{at}.gathering_few", ranks=gathering, **few)
         summing = ranks_up_to.term(f"{at}.summing_few", ranks=summing, **few)
+    if sharing.summed_prompts and not draft.setting.work.decodes:
+        draft.collective(Role.DISPATCH, "all_reduce", sums, summing, ONE)
+        draft.collective(Role.COMBINE, "all_reduce", sums, summing, ONE)
+        return
     draft.collective(Role.DISPATCH, "all_gather", tokens, gathering, split.tp)
     draft.collective(Role.COMBINE, "reduce_scatter", sums, summing, ONE)
 

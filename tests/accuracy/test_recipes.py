@@ -72,6 +72,9 @@ def test_clients_of_one_source() -> None:
     assert own is not None
     assert (theirs.mean, own.mean, own.spread) == (0.9, 1.0, 0.0)
     assert client_of(row(engine="vllm 0.12.0", input_len=2048, output_len=128)) is None
+    dynamo = client_of(row(engine="tensorrt-llm 0.7.0.post2"))
+    assert dynamo is not None
+    assert (theirs.requests_of_user, dynamo.requests_of_user, dynamo.mean) == (10, 8, 0.9)
 
 
 def test_every_recipe_made_some_of_the_published_runs() -> None:

@@ -48,6 +48,15 @@ def test_replicas_that_name_ep_over_all_of_them_are_ranks_of_attention() -> None
         assert figure(named, name) == figure(spread, name), name
 
 
+def test_prompts_are_summed_where_the_engine_has_no_gather_for_uneven_ranks() -> None:
+    """SGLang gathers prompts by all-reduces, which move twice as much; vLLM gathers and scatters, as both do in decode steps."""
+    ranks = {**ONE_NODE, "tp": 1, "attention_dp": 8, "ep": 8, "prompt": 4096}
+    summed, gathered = served(**{**ranks, "engine": "sglang"}), served(**ranks)
+    ratio = part(summed, "prefill.expert_parallel") / part(gathered, "prefill.expert_parallel")
+    assert 1.6 < ratio < 2.4
+    assert part(summed, "decode.expert_parallel") == pytest.approx(part(gathered, "decode.expert_parallel"), rel=0.05)
+
+
 def test_nothing_travels_to_experts_where_every_rank_has_every_token() -> None:
     made = served(**ONE_NODE, tp=8, ep=8)
     assert part(made, "decode.tensor_parallel") > 0.0
