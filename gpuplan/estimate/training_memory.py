@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpuplan.estimate.kept_free import KEPT_FREE, kept_free
-from gpuplan.estimate.moments import BOTH_ENDS, layer_bytes, other_moments, transient_bytes
+from gpuplan.estimate.moments import BOTH_ENDS, frees_shards, layer_bytes, other_moments, transient_bytes
 from gpuplan.estimate.pricing import alone
 from gpuplan.estimate.recipe import RecipeTerms, training_profile
 from gpuplan.estimate.share_of_layers import share_of_layers, share_recomputed
@@ -121,7 +121,10 @@ def _stage(
         passing["transient"] = greatest(f"{at}.transient", transient)
     parts |= passing
     at_step, beside_step = dict[str, Term](), dict(passing)
-    ranks = ONE if summed or (zero == 3 and profile.gradients.shards == "each-step") else work.dense_ranks
+    fsdp = frees_shards(profile, recipe, zero=zero)
+    if fsdp and "gathered" in parts:
+        beside_step["gathered"] = parts["gathered"]
+    ranks = ONE if summed or fsdp else work.dense_ranks
     stays = any(all_true(one.value > 1) for one in (work.micro_batches, ranks))
     if profile.gradients.made == "each-step" and "gradients" in parts and (summed or not stays):
         at_step["gradients"] = parts["gradients"]
