@@ -83,27 +83,7 @@ def _stage(
     trained = work.trained[stage.place]
     zero = plan.parallel.zero_stage
     if zero == 3:
-        parts["gathered"] = _gathered(at, subject, profile, work, recipe, stage)
-        if work.reshard is not None:
-            parts["resharded"] = _resharded(at, work, recipe, stage, work.reshard)
-        if _stays(profile, work):
-            each = recipe.gradient if profile.gradients.sums is None else subject.habit("summed_whole", profile.gradients.sums)
-            whole = repeated_bytes.term(f"{at}.gradients_kept", count=trained.dense, size=each)
-            parts["unsharded_gradients"] = between_ranks.term(
-                f"{at}.unsharded_gradients", size=whole, ranks=work.pipeline.group
-            )  # fmt: skip
-        piped, pp = _stays(profile, work), work.pipeline.group
-        if profile.gradients.sums is not None and (not piped or any_true(pp.value == 1)):
-            held = {"dense": trained.dense} if trained.experts is None else {"dense": trained.dense, "experts": trained.experts}
-            element = subject.habit("summed_whole", profile.gradients.sums)
-            sums = {
-                kind: summed_gradient_bytes.term(
-                    f"{at}.summed_gradients.{kind}", params=one, element=element, micro_batches=work.micro_batches
-                )
-                for kind, one in held.items()
-            }
-            whole = total(f"{at}.summed_gradients", sums)
-            parts["summed_gradients"] = alone_bytes.term(f"{at}.summed_without_pipeline", size=whole, group=pp) if piped else whole
+        parts |= _of_shards(at, subject, profile, work, recipe, stage)
     parts |= _summed_in_runs(at, subject, plan, profile, work, recipe, stage)
     if not alone(work.dense_ranks) and profile.gradients.buckets == "apart":
         parts["buckets"] = _buckets(at, subject, profile, work, recipe, leaves, trained.dense)
@@ -147,6 +127,35 @@ def _stage(
         allocated,
         total(f"{at}.reserved", {"tensors": allocated, **kept}),
     )
+
+
+def _of_shards(
+    at: str, subject: Subject, profile: TrainingProfile, work: TrainingWork, recipe: RecipeTerms, stage: Stage
+) -> dict[str, Term]:  # fmt: skip
+    """ZeRO-3: weights that are gathered at once or stay with fewer ranks, and gradients that wait whole."""
+    trained, parts = work.trained[stage.place], dict[str, Term]()
+    parts["gathered"] = _gathered(at, subject, profile, work, recipe, stage)
+    if work.reshard is not None:
+        parts["resharded"] = _resharded(at, work, recipe, stage, work.reshard)
+    if _stays(profile, work):
+        each = recipe.gradient if profile.gradients.sums is None else subject.habit("summed_whole", profile.gradients.sums)
+        whole = repeated_bytes.term(f"{at}.gradients_kept", count=trained.dense, size=each)
+        parts["unsharded_gradients"] = between_ranks.term(
+            f"{at}.unsharded_gradients", size=whole, ranks=work.pipeline.group
+        )  # fmt: skip
+    piped, pp = _stays(profile, work), work.pipeline.group
+    if profile.gradients.sums is not None and (not piped or any_true(pp.value == 1)):
+        held = {"dense": trained.dense} if trained.experts is None else {"dense": trained.dense, "experts": trained.experts}
+        element = subject.habit("summed_whole", profile.gradients.sums)
+        sums = {
+            kind: summed_gradient_bytes.term(
+                f"{at}.summed_gradients.{kind}", params=one, element=element, micro_batches=work.micro_batches
+            )
+            for kind, one in held.items()
+        }
+        whole = total(f"{at}.summed_gradients", sums)
+        parts["summed_gradients"] = alone_bytes.term(f"{at}.summed_without_pipeline", size=whole, group=pp) if piped else whole
+    return parts
 
 
 def _summed_in_runs(
