@@ -25,15 +25,27 @@ def happens(seconds: Term) -> bool:
 
 
 def priced(name: str, items: Iterable[WorkItem], hw: Hardware, *, custom_all_reduce: bool = False, rack: bool = False) -> Term:
-    """The time of work items one after the other, or zero when there are none.
+    """The time of work items one after the other, or zero when there are none."""
+    return in_turn(name, timed(items, hw, custom_all_reduce=custom_all_reduce, rack=rack))
+
+
+def timed(
+    items: Iterable[WorkItem], hw: Hardware, *, custom_all_reduce: bool = False, rack: bool = False
+) -> list[tuple[str, Term]]:  # fmt: skip
+    """The time of each work item, under its name.
 
     A collective over a group of one is nothing to do, so that a machine without a fabric can be asked.
     """
-    parts = numbered(
+    return [
         (item.name, seconds(item, hw, custom_all_reduce=custom_all_reduce, rack=rack))
         for item in items
         if not (isinstance(item, Collective) and alone(item.group))
-    )
+    ]
+
+
+def in_turn(name: str, times: Iterable[tuple[str, Term]]) -> Term:
+    """Times one after the other, or zero when there are none."""
+    parts = numbered(times)
     return total(name, parts) if parts else no_time(name)
 
 

@@ -11,7 +11,7 @@ from gpuplan.estimate.drafting import Drafter, drafted, with_draft_prompt
 from gpuplan.estimate.host_time import decode_parts, pass_parts
 from gpuplan.estimate.host_weights import on_host
 from gpuplan.estimate.images import across_positions, image_tokens, with_images
-from gpuplan.estimate.pricing import alone, happens, priced
+from gpuplan.estimate.pricing import alone, happens, in_turn, priced, timed
 from gpuplan.estimate.serving_memory import ServingMemory, rank_weights, serving_memory
 from gpuplan.estimate.step_parts import answering, copied, issue_wait, kinds_of, sends, stage_wait, step_host
 from gpuplan.estimate.subject import Subject
@@ -398,12 +398,13 @@ class ServingModel(Record, kw_only=True):
         """
         hw = self.subject.hw
         kinds: dict[str, dict[str, Term]] = {}
+        layers: dict[str, list[tuple[str, Term]]] = {}
         for key, layer in work.layers.items():
+            layers[key] = []
             for kind, items in kinds_of(layer).items():
-                one = priced(
-                    f"{name}.{key}.{kind}", items, hw, custom_all_reduce=self.profile.custom_all_reduce,
-                    rack=self.profile.rack_all_reduce,
-                )  # fmt: skip
+                each = timed(items, hw, custom_all_reduce=self.profile.custom_all_reduce, rack=self.profile.rack_all_reduce)
+                layers[key] += each
+                one = in_turn(f"{name}.{key}.{kind}", each)
                 if happens(one):
                     kinds.setdefault(kind, {})[key] = repeated_seconds.term(
                         f"{name}.{key}.all_{kind}", count=work.counts[key], seconds=one
@@ -412,7 +413,7 @@ class ServingModel(Record, kw_only=True):
         parts = {kind: total(f"{name}.{kind}" if passes is None else f"{name}.pass.{kind}", found) for kind, found in kinds.items()}
         parts = between.unevenly(self, parts) if reads else parts
         if passes is None and not alone(self.serve.pp):
-            parts["stage_wait"] = stage_wait(self, name, work, total(f"{name}.of_layers", dict(parts)))
+            parts["stage_wait"] = stage_wait(self, name, layers, total(f"{name}.of_layers", dict(parts)))
         if passes is None and "attention" in parts and not alone(self.serve.sharing.attention_dp):
             parts["context_wait"] = between.context_wait(self, parts["attention"])
         parts["head"] = priced(f"{name}.head_matmul" if passes is None else f"{name}.pass.head", list(work.head), hw)
@@ -423,7 +424,7 @@ class ServingModel(Record, kw_only=True):
             parts = decode_parts(self, name, work, parts, held) if passes is None else pass_parts(self, name, parts, held)
         waits = f"{name}.issue_wait" if passes is None else f"{name}.one_issue_wait"
         parts["issue_wait"] = issue_wait(
-            self, name, waits, work, total(f"{name}.busy", parts), answered, reads=reads
+            self, name, waits, work, rows, total(f"{name}.busy", parts), answered, reads=reads
         )  # fmt: skip
         parts["host"] = step_host(self, f"{name}.host" if passes is None else f"{name}.pass.host", work, decodes=passes is None)
         parts |= answering(self, name, answered) | copied(self, name, decodes=not reads)

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Literal, TypeAlias
 
 from gpuplan.errors import did_you_mean
-from gpuplan.models.mixers import Attention, Compressed, GatedDelta, Mla, NormKind, ShortConv, SparseMla, StateSpace
+from gpuplan.models.mixers import Attention, BlockSparse, Compressed, GatedDelta, Mla, NormKind, ShortConv, SparseMla, StateSpace
 from gpuplan.models.senses import Audio, Vision
 from gpuplan.schema import Fault, NonNegativeInt, PositiveInt, Schema, field
 
@@ -65,7 +65,7 @@ class Moe(Schema):
             yield Fault("model.experts", f"{self.top_k} experts a token are more than the {self.experts} there are")
 
 
-Mixer: TypeAlias = Attention | Mla | SparseMla | Compressed | GatedDelta | StateSpace | ShortConv
+Mixer: TypeAlias = Attention | BlockSparse | Mla | SparseMla | Compressed | GatedDelta | StateSpace | ShortConv
 ChannelMixer: TypeAlias = Mlp | Moe
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
 
@@ -205,6 +206,22 @@ class ModelCard(Schema):
     def count(self) -> ParamCount:
         """Parameters by part, total and active."""
         return count(self.architecture, self.source)
+
+    def stored_as(self, of: WeightsFormat) -> StoredTensors | None:
+        """The bytes of the parts of one of its quantised checkpoints, by its settings; None: no rule is known for its method."""
+        if id(of) not in self._stored_as:
+            from gpuplan.models.stored_by_rule import stored_by_rule
+
+            dtype = self.dtype if self.weights is not None else "bf16"
+            where = of.source or self.source.title
+            made = stored_by_rule(self.architecture, self.count(), of, dtype=dtype or "bf16", where=where)
+            self._stored_as[id(of)] = of, made
+        return self._stored_as[id(of)][1]
+
+    @cached_property
+    def _stored_as(self) -> dict[int, tuple[WeightsFormat, StoredTensors | None]]:
+        """What was worked out: a search asks the same for every machine."""
+        return {}
 
     def warnings(self) -> tuple[Note, ...]:
         """The card's notes for the reader of an estimate."""

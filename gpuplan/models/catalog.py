@@ -11,6 +11,7 @@ from gpuplan.files.read import exists, is_file
 from gpuplan.models.card import ModelCard, load_card
 from gpuplan.models.diffusion.glance import diffusion_path, is_diffusion
 from gpuplan.models.glance import card_aliases, is_called, is_generic
+from gpuplan.models.spellings import unrouted
 
 if TYPE_CHECKING:
     from gpuplan.models.hub import HubName
@@ -63,7 +64,7 @@ def find(name: str, extra_dirs: Sequence[Path] = (), *, cards_only: bool = False
         raise UsageError(Problem("model.generic", what, f"gpuplan train {name} --on …"))
     from gpuplan.models.repositories import card_by_name, made_from
 
-    stored = None if cards_only else card_by_name(name, f"`{name}` is no card", extra_dirs)
+    stored = None if cards_only else card_by_name(unrouted(name), f"`{name}` is no card", extra_dirs)
     if stored is not None:
         return stored
     hint = made_from(name, [*names(extra_dirs), *generic_names()]) or "run `gpuplan models list`"
@@ -90,6 +91,9 @@ def _elsewhere(name: str, extra_dirs: Sequence[Path]) -> ModelCard | None:
     """The model of a name that no card has, by Ollama's library or the Hugging Face hub; None: it is no name of theirs."""
     from gpuplan.models import hub, ollama
 
+    bare = unrouted(name)
+    if bare != name and " " not in name:
+        return _routed(name, bare, extra_dirs)
     if ollama.is_ollama(name):
         return ollama.import_ollama(name, extra_dirs)
     made = hub.hub_name(name)
@@ -106,6 +110,21 @@ def _elsewhere(name: str, extra_dirs: Sequence[Path]) -> ModelCard | None:
             return alike
         card = load_card(path)
         return card.replaced(notes=(*card.notes, f"{error.problems[0].message}: the card of that name is taken"))
+
+
+def _routed(name: str, bare: str, extra_dirs: Sequence[Path]) -> ModelCard:
+    """The model of a name that a router or a cloud puts words around."""
+    owner, _, tail = bare.rpartition("/")
+    for one in dict.fromkeys((tail, f"{owner}-{tail}")):
+        try:
+            card = find(one, extra_dirs, cards_only=True)
+            break
+        except UnknownError:
+            continue
+    else:
+        card = find(bare, extra_dirs)
+    said = f"`{name}` is taken for `{bare}`: the rest says where or how it is served, which is not looked at"
+    return card.replaced(notes=(*card.notes, said))
 
 
 def _by_words(name: HubName, extra_dirs: Sequence[Path]) -> ModelCard | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from math import ceil, inf, isfinite
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, cast
 
 import numpy as np
 
@@ -238,7 +238,13 @@ class ServeSearch:
         return min(self._requests(weights).held for weights in self.formats)
 
     def _requests(self, weights: WeightFormat | None) -> Requests:
-        """What the load takes at least with weights in a format."""
+        """What the load takes at least with weights in a format: None is as published, or as users of the engine have them."""
+        serving = self.library.engine(self.want.run.engine or SERVES)[0].serving
+        usual = (
+            None if serving is None or self.card.weights is not None or self.card.stored is not None else serving.formats.weights
+        )
+        if weights is None and usual is not None:
+            weights = cast("WeightFormat", usual.text)
         return requests_of(self.card, self.want.loaded(self.want.amount), weights)
 
     def _units(self, machine: Machine, requests: Requests) -> Iterable[int]:
@@ -375,15 +381,15 @@ class ServeSearch:
 
 
 def ranked(found: Iterable[Served]) -> list[Served]:
-    """The best of each machine, the best first: what is to be least, then the cheaper, then the fewest accelerators.
+    """The best of each machine, the best first: what is to be least, the cheaper, then the fewest accelerators, most room.
 
     Of formats with which the same fleet does it the weights as they are published come first: quantising them gains nothing.
     """
     order = sorted(
         found,
         key=lambda one: (
-            one.figure, one.usd_per_month, one.fleet.accelerators, one.option.machine.name, one.option.units,
-            one.option.weights is not None, str(one.option.key),
+            one.figure, one.usd_per_month, one.fleet.accelerators, one.option.weights is not None, one.fleet.fullness,
+            one.option.machine.name, one.option.units, str(one.option.key),
         ),
     )  # fmt: skip
     kept: dict[str, Served] = {}
@@ -393,8 +399,8 @@ def ranked(found: Iterable[Served]) -> list[Served]:
 
 
 def _order(one: Served) -> tuple[float, ...]:
-    """What prefers one division of an option to another: the least, then the fewest accelerators, ranks and stages."""
-    return one.figure, one.fleet.accelerators, *one.fleet.division.plainness
+    """What prefers one division of an option to another: the least, the fewest accelerators, most room, fewest ranks and stages."""
+    return one.figure, one.fleet.accelerators, *one.fleet.fullness, *one.fleet.division.plainness
 
 
 def _doubling(number: float) -> int:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from math import ceil, inf
 
 from gpuplan.models.card import ModelCard
+from gpuplan.models.stored import StoredTensors, counted_parts
 from gpuplan.plan.ask_serving import ServeAsk
 from gpuplan.plan.precision import stored_in
 from gpuplan.plan.words import WeightFormat
@@ -18,6 +19,7 @@ from gpuplan.planner.promise import Promise
 from gpuplan.planner.where import Chip
 from gpuplan.record import Record
 from gpuplan.search.requests import lengths_of
+from gpuplan.search.serving_types import published
 
 LEAST_BYTES, MOST_BYTES = 0.25, 4.0
 """Bytes of a weight in the narrowest and the widest type that a checkpoint is published in."""
@@ -57,23 +59,38 @@ def requests_of(card: ModelCard, run: ServeAsk, weights: WeightFormat | None) ->
     """
     counts = card.count()
     total, active = float(counts.params_total.value), float(counts.params_active.value)
-    multiplied = active - float(counts.embedding.value)
+    embedding = float(counts.embedding.value)
+    multiplied = active - embedding
     prompt, output = lengths_of(run, run.context or card.architecture.max_context)
     new = prompt * (1 - (run.cached_share or 0.0))
-    published = LEAST_BYTES if card.weights is not None or card.stored is not None else 2.0
-    each = published if weights is None else min(stored_in(weights, 0).bytes_per_value, 2.0)
+    plain = card.weights is None and card.stored is None
+    least, most = LEAST_BYTES, MOST_BYTES
+    if weights is not None:
+        least = most = min(stored_in(weights, 0).bytes_per_value, 2.0)
+    elif plain:
+        least = most = 2.0
+    files = published(card) if weights is None else None
+    held, read = total * least, multiplied * least
+    if files is not None:
+        held, read = float(files.total), multiplied * _narrowest(card, files)
     # Of two stacks, not every weight sees every token; of drafts, several tokens come of a step.
     physical = not run.pins and len(card.architecture.stacks) == 1 and run.draft is None
     room = ROOM if run.max_batched_tokens is None and run.max_sequences is None else 1.0
-    held = 0.0 if run.pins or run.memory is not None else total
+    elsewhere = run.pins or any(one is not None for one in (run.memory, run.gpu_layers, run.host_experts, run.host_weights))
     # Embedding and head may stay in 16 bits.
-    streamed = total * MOST_BYTES if published < 2 and weights is None else total * each + 4 * float(counts.embedding.value)
+    streamed = total * most if weights is None and not plain else total * most + 4 * embedding
     return Requests(
         flop_of_prompt=2 * multiplied * new if physical else 0.0, flop_of_output=2 * multiplied * (output - 1) if physical else 0.0,
-        output=float(output), held=held * each, streamed=streamed,
-        read=multiplied * each if physical else 0.0,
+        output=float(output), held=0.0 if elsewhere else held, streamed=streamed, read=read if physical else 0.0,
         passes=ceil(new / room), amount=run.rate or 0.0, rates=_rates(card, weights),
     )  # fmt: skip
+
+
+def _narrowest(card: ModelCard, files: StoredTensors) -> float:
+    """Bytes of a value of the part of a checkpoint that has the fewest, of those that a token is multiplied by."""
+    counted = counted_parts(card.architecture, card.count())
+    each = (sum(sizes.values()) / counted[name] for name, sizes in files.parts.items() if name in counted and name != "embedding")
+    return min(each, default=LEAST_BYTES)
 
 
 def _rates(card: ModelCard, weights: WeightFormat | None) -> tuple[str, ...]:

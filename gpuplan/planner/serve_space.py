@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from math import inf
+from math import ceil, inf
 from typing import Any
 
 import numpy as np
@@ -52,6 +52,13 @@ class Fleet(Record, kw_only=True):
     accelerators: int
     surely: bool
     """Whether the high end of what it holds fits too."""
+    used: tuple[float, float]
+    """The part of what is promised that its times take, and of what it keeps at most that the load takes."""
+
+    @property
+    def fullness(self) -> tuple[int, ...]:
+        """The same in tenths: of fleets that take the same, one with more room keeps its promise more safely."""
+        return tuple(ceil(10 * one) for one in self.used)
 
 
 class Group(Record, eq=False, kw_only=True):
@@ -115,10 +122,15 @@ class Group(Record, eq=False, kw_only=True):
         """The fewest replicas of each division that keep a load with the promise."""
         if not self.fits.any():
             none = np.full(self.fits.shape, inf)
-            return Divided(group=self, parts=none, idle=dict.fromkeys(self.under.promise.limits, none))
+            return Divided(group=self, parts=none, idle=dict.fromkeys(self.under.promise.limits, none), used=(none, none))
         dealt = self.under.dealt(amount, self.grain, self.fits)
         parts = np.where(self.fits, dealt.parts, inf)
-        return Divided(group=self, parts=parts, idle={key: np.where(self.fits, value, inf) for key, value in dealt.idle.items()})
+        idle = {key: np.where(self.fits, value, inf) for key, value in dealt.idle.items()}
+        with np.errstate(all="ignore"):
+            limits = self.under.promise.limits
+            taken = np.maximum.reduce([np.zeros(self.fits.shape), *(dealt.times[key] / limits[key] for key in limits)])
+            busy = amount * self.grain / (parts * self.under.most)
+        return Divided(group=self, parts=parts, idle=idle, used=(taken, busy))
 
 
 class Divided(Record, eq=False, kw_only=True):
@@ -129,6 +141,8 @@ class Divided(Record, eq=False, kw_only=True):
     """As of `Fleet`; infinity where a division is not legal, does not fit, or breaks the promise even when idle."""
     idle: Mapping[str, Numbers]
     """The times that are promised, of a replica that is next to idle; infinity where it does not fit."""
+    used: tuple[Numbers, Numbers]
+    """As of `Fleet`; of no meaning where `parts` are infinite."""
 
     def fleets(self, at: int) -> Iterator[Fleet]:
         """The divisions of a site that keep the promise: those that surely fit, or where there is none, those that fit."""
@@ -139,7 +153,7 @@ class Divided(Record, eq=False, kw_only=True):
         for place in zip(*np.nonzero(some), strict=True):
             yield Fleet(
                 division=self.group.division((at, *place)), parts=int(self.parts[(at, *place)]), accelerators=int(count[place]),
-                surely=bool(sure[place]),
+                surely=bool(sure[place]), used=(float(self.used[0][(at, *place)]), float(self.used[1][(at, *place)])),
             )  # fmt: skip
 
 

@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gpuplan.estimate.rate_solved import Full
 from gpuplan.estimate.serving import ServingModel
 from gpuplan.estimate.serving_memory import ServingMemory
 from gpuplan.estimate.subject import Subject
-from gpuplan.estimate.under_load import Full, places, under_load, when_full
+from gpuplan.estimate.under_load import places, under_load, when_full
 from gpuplan.plan.load import Load
 from gpuplan.plan.serve import ServePlan
 from gpuplan.planner.promise import Promise
@@ -41,6 +42,8 @@ class Dealt(Record, kw_only=True):
     """The fewest that keep it with the promise; infinity where none will do."""
     idle: Mapping[str, Numbers]
     """The times that are promised where next to nothing comes: what no number of parts makes shorter."""
+    times: Mapping[str, Numbers]
+    """The times that are promised with so many parts; of no meaning where none will do."""
 
 
 class UnderPromise(Record, kw_only=True, eq=False):
@@ -153,11 +156,16 @@ class UnderPromise(Record, kw_only=True, eq=False):
         kept = self._kept(amounts, times)[..., :-1]
         idle = {key: value[..., -1] for key, value in times.items()}
         some = known & _from_here_on(kept).any(axis=-1)
+        told = _of_first(times, kept, {})
         low, high = _fewer(parts, kept, low, high)
         while float(np.where(some, high - low, 0.0).max(initial=0.0)) > 1:
             parts = np.ceil(low[..., None] + (high - low)[..., None] * steps[1:])
-            low, high = _fewer(parts, self.keeps(self._dealt_each(amount, grain, parts)), low, high)
-        return Dealt(parts=np.where(some, high, np.inf), idle=idle)
+            amounts = self._dealt_each(amount, grain, parts)
+            times = {key: np.broadcast_to(value, amounts.shape) for key, value in self.times(amounts).items()}
+            kept = self._kept(amounts, times)
+            told = _of_first(times, kept, told)
+            low, high = _fewer(parts, kept, low, high)
+        return Dealt(parts=np.where(some, high, np.inf), idle=idle, times=told)
 
     def _dealt_each(self, amount: float, grain: Numbers, parts: Numbers) -> Numbers:
         """What the replicas of a plan get of a load that is dealt to so many parts: users come whole, rates do not."""
@@ -169,6 +177,14 @@ def _from_here_on(kept: Truths) -> Truths:
     """Whether a number of parts and all larger ones keep the promise."""
     found: Truths = np.logical_and.accumulate(kept[..., ::-1], axis=-1)[..., ::-1]
     return found
+
+
+def _of_first(times: Mapping[str, Numbers], kept: Truths, before: Mapping[str, Numbers]) -> dict[str, Numbers]:
+    """The times at the first point from which on all are kept; those of `before` where there is none."""
+    kept = _from_here_on(kept)
+    some, at = kept.any(axis=-1), kept.argmax(axis=-1)
+    found = {key: np.take_along_axis(value, at[..., None], axis=-1)[..., 0] for key, value in times.items()}
+    return {key: np.where(some, value, before.get(key, np.inf)) for key, value in found.items()}
 
 
 def _fewer(parts: Numbers, kept: Truths, low: Numbers, high: Numbers) -> tuple[Numbers, Numbers]:

@@ -143,8 +143,16 @@ def places(ask: Where, run: Common, library: Library, *, priced: bool, training:
     chips, notes = _chips(ask, library)
     found: list[Machine] = []
     old: list[str] = []
+    filtered: list[str] = []
     for name in (one.strip() for one in (ask.on or "").split(",") if one.strip()):
-        found += _named(name, run, library, chips, priced, old)
+        machines = list(_named(name, run, library, chips, priced, old))
+        filtered += [] if machines or not ask.filter else [name]
+        found += machines
+    if filtered and not found:
+        what = f"--filter `{ask.filter}` leaves nothing of --on {ask.on}"
+        raise UsageError(Problem("plan.filter", what, "leave one of the two out; --any with --filter looks at all that is so"))
+    if filtered:
+        notes = (*notes, Note("plan.filtered", f"left out, as --filter `{ask.filter}` does not hold of it: {some(filtered)}"))
     if ask.on is None:
         if training:
             chips, more = _that_train(chips)

@@ -29,7 +29,8 @@ _SLOTS: Mapping[str, tuple[tuple[str, ...], ...]] = {
         ("energy_joules",),
     ),
     "serve": (
-        ("transcript_s", "latency_s", "ttft_p99_s", "ttft_s"), ("step_time_s", "tpot_p99_s", "tpot_s", "batch_time_s"),
+        ("transcript_s", "latency_s", "ttft_p99_s", "ttft_s"),
+        ("step_time_s", "tpot_p99_s", "tpot_s", "full_tpot_s", "batch_time_s"),
         ("e2e_p99_s", "e2e_s", "itl_s", "highest_rate_per_s"),
         ("sequences_per_s", "images_per_hour", "clips_per_hour", "audio_seconds_per_s", "tokens_per_s"),
         ("cost_usd_per_audio_hour", "cost_usd_per_thousand_images", "cost_usd_per_thousand_clips",

@@ -17,6 +17,8 @@ from gpuplan.units import human
 
 MOST = 3
 """Changes that an answer shows."""
+WORTH = 0.02
+"""The share by which a change must raise a figure to be shown."""
 _COUNTED = re.compile(r"^\s*(\d+)\s*[xX]\s*(.+)$")
 _SLICE = re.compile(r"^\s*((?:\d+\s*[xX]\s*)?(?:tpu-)?v\d[a-z]*-)(\d+)$", re.IGNORECASE)
 _BIGGER = (
@@ -110,7 +112,7 @@ def better_changes(
         if made is None or not made.verdict.fits or _nobody_knows(made):
             continue
         gain = float(made.figures[figure].value) / now - 1 if now else 0.0
-        if gain > 0.02:
+        if gain > WORTH:
             name = figure.replace("_per_s", "/s").replace("_", " ")
             gains.append((gain, Change(trial.flags, f"{name} +{gain:.0%}")))
     gains.sort(key=lambda one: -one[0])

@@ -351,7 +351,12 @@ def _answered(
         if made.loaded is not None and made.loaded.steady is not None:
             made = made.replaced(figures=beside_means(made.figures, made.loaded.steady))
         notes += percentile_notes(made)
-    elif running < plan.batch:
+    elif ask.batch is not None and plan.batch * p.dp != ask.batch:
+        text = (
+            f"a batch of {ask.batch:,} is no whole share of {p.dp:g} replicas: {plan.batch * p.dp:g} are counted, the same on each"
+        )
+        notes.append(Note("serve.uneven", text, f"--batch {plan.batch * p.dp:g} says so itself; fewer are had with a smaller --dp"))
+    if plan.load is None and running < plan.batch:
         asked["running"] = f"{running * p.dp:g}"
         whose = "replicas" if p.attention_dp == 1 else "ranks of attention"
         each = f" ({running:g} on each of {p.dp:g} {whose})" if p.dp != 1 else ""

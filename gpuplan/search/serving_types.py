@@ -11,7 +11,6 @@ from gpuplan.models.card import ModelCard, WeightsFormat
 from gpuplan.models.gguf_mixture import FILE_TYPES
 from gpuplan.models.plain_parts import PlainPart, plain_parts
 from gpuplan.models.stored import StoredTensors
-from gpuplan.models.stored_by_rule import stored_by_rule
 from gpuplan.models.stored_parts import StoredPart, parts_of_file_type
 from gpuplan.plan.words import KvFormat, WeightFormat
 from gpuplan.record import Record
@@ -63,9 +62,7 @@ def types_of(
         group, plain = checkpoint.group_size or 0, plain_parts(card.architecture, checkpoint)
     stored = _loaded(card, weights, own)
     if checkpoint is not None and stored is None:
-        dtype = card.dtype if card.weights is not None else "bf16"
-        where = checkpoint.source or card.source.title
-        stored = stored_by_rule(card.architecture, subject.counts, checkpoint, dtype=dtype or "bf16", where=where)
+        stored = card.stored_as(checkpoint)
     if card.stored is not None and stored is not card.stored:
         files = card.stored.source().title
         said.append(Choice("checkpoint", own, f"its bytes ({files}) are not taken: the weights are to be {weights}"))
@@ -83,8 +80,19 @@ def _loaded(card: ModelCard, weights: WeightFormat, own: WeightFormat) -> Stored
     """The bytes of the checkpoint, where they are what memory holds; None where its values are made another type."""
     if card.stored is None or weights != own:
         return None
-    widest = next(iter(card.stored.types))
-    return None if widest == "fp32" and weights != "fp32" else card.stored
+    return None if _single_precision(card.stored) and weights != "fp32" else card.stored
+
+
+def _single_precision(stored: StoredTensors) -> bool:
+    """Whether most bytes are of a type that engines make another as they load it."""
+    return next(iter(stored.types)) == "fp32"
+
+
+def published(card: ModelCard) -> StoredTensors | None:
+    """The bytes of the parts of the checkpoint as it is published and loaded; None where they are not known, or not kept."""
+    if card.stored is not None:
+        return None if _single_precision(card.stored) else card.stored
+    return None if card.weights is None else card.stored_as(card.weights)
 
 
 def _cache_type(

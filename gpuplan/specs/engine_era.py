@@ -129,6 +129,8 @@ class Era(Schema):
     """Which training was replayed whole from graphs where nobody said."""
     fused_quantisation: tuple[MatmulKind, ...] | None = None
     """Kinds of matmuls whose input the kernels before them quantised then."""
+    own_kernels: bool = False
+    """Whether it served with other kernels: measured files hold those as `<engine>.<era>`, and else those of today."""
     serving: ServingEra | None = None
     """What it did otherwise in serving."""
 

@@ -245,6 +245,11 @@ class Adapters(Schema):
     """Traffic of the backward pass for each element that an adapted matrix reads: dropout, and the sum of two gradients."""
     made_backward: StoredBytes | None = None
     """The same for each element that it makes: its gradient is scaled."""
+    hidden_passes: RatioField | None = None
+    """Reads and writes of [tokens, hidden] in the layers that adapters are wrapped around, where these are another library's than
+    the engine trains otherwise, and not compiled; None: they are the same."""
+    rms_passes: Portion | None = None
+    """Further ones of models with RMS norms, as in the profile itself."""
 
 
 class Recomputing(Schema):

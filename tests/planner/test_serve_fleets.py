@@ -16,7 +16,7 @@ from gpuplan.planner.promise import Promise
 from gpuplan.planner.serve import ServeSearch, Wanted
 from gpuplan.planner.serve_answer import plan_serve
 from gpuplan.planner.serve_ask import unit_ask
-from gpuplan.planner.serve_bounds import ROOM
+from gpuplan.planner.serve_bounds import ROOM, requests_of
 from gpuplan.planner.serve_space import grouped, site_of
 from gpuplan.planner.where import Machine, places
 from gpuplan.search.library import Library
@@ -151,6 +151,17 @@ def test_no_fleet_is_below_its_bound(users: float | None, spare: int) -> None:
     assert kinds == {True, False}
     assert all(one.option.bound <= one.figure for one in search.found.values())
     assert any(one.option.bound == one.figure for one in search.found.values())
+
+
+@pytest.mark.parametrize("model", ["deepseek-v3", "kimi-k2-thinking", "gpt-oss-120b"])
+def test_bounds_of_a_quantised_checkpoint_are_those_of_its_bytes(model: str) -> None:
+    run = ServeAsk(model=model, on="any", prompt=2000, output=200)
+    requests = requests_of(LIBRARY.card(model), run, None)
+    made = answer_serving(run.replaced(on="8xb300", tp=8, pp=1, dp=1, batch=1), LIBRARY)
+    held = 8 * float(found.value) if (found := made.find("memory.weights")) is not None else 0.0
+    assert 0.9 * held < requests.held <= held
+    (machine,) = machines("8xb300")
+    assert 0 < requests.read / (8 * (machine.chip.bandwidth or inf)) < float(made.figures["tpot_s"].value)
 
 
 def test_a_bound_on_the_promise_rules_out_only_what_breaks_it() -> None:
