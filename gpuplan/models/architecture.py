@@ -179,6 +179,8 @@ class Architecture(Schema):
     """Positions of its longest rotary embedding where it is stretched over more than `max_context` (Gemma 3); None: as many."""
     source_tokens: PositiveInt | None = None
     """Positions that the encoder of an encoder-decoder always has (Whisper's 1,500 frames); None: as many as its input."""
+    frame_ms: PositiveInt | None = None
+    """Milliseconds of sound that one position of its encoder stands for, where it reads sound and no words; None: it reads none."""
     token_types: NonNegativeInt = 0
     embedding_norm: NormKind | None = None
     extra_params: dict[str, PositiveInt] = field(default_factory=dict)

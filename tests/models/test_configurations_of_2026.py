@@ -150,3 +150,26 @@ def test_blocks_that_are_no_part_of_what_is_seen_are_refused() -> None:
 
     faults = list(BlockSparse(heads=64, kv_heads=4, head_dim=128, top_k=2000, block=128).faults())
     assert [fault.code for fault in faults] == ["model.bad-value"]
+
+
+@pytest.mark.parametrize(
+    ("name", "counted_values"),
+    [
+        ("nvidia/Qwen3-30B-A3B-NVFP4", 17_452_222_848),
+        ("nvidia/Qwen3-235B-A22B-NVFP4", 135_739_033_600),
+        ("nvidia/Qwen3-32B-NVFP4", 19_109_664_640),
+        ("RedHatAI/Llama-3.3-70B-Instruct-NVFP4", 40_606_377_056),
+    ],
+)
+def test_repositories_in_nvfp4_leave_in_16_bits_what_the_hub_counts_so(name: str, counted_values: int) -> None:
+    """The hub counts two quantised weights as one value, and a scale for 16: so it says how many there are."""
+    from gpuplan.models.stored_by_rule import stored_by_rule
+
+    card = find(name)
+    assert card.weights is not None
+    params = card.count()
+    quantised = (params.params_total.value - counted_values) * 16 / 7
+    made = stored_by_rule(card.architecture, params, card.weights, dtype="bf16", where="its name")
+    assert made is not None
+    held = sum(size for part in made.parts.values() for size in part.values())
+    assert held == pytest.approx(2 * (params.params_total.value - quantised) + quantised * 9 / 16, rel=1e-4)
