@@ -166,7 +166,7 @@ def room(model: ServingModel, parts: Parts, fixed: Term) -> tuple[Term, Term]:
         return budget, remaining_bytes.term(name, budget=budget, used=fixed)
     if model.profile.utilization_of == "static":
         loaded = {key: parts[key] for key in ("weights", "expert_padding", "rotary_tables", "adapters") if key in parts}
-        before = {key: parts[key] for key in ("context", "communication") if key in parts}
+        before = _before(model, parts)
         pool = pool_of_static.term(
             name, utilization=taken, capacity=seen, weights=total("memory.loaded", loaded), before=total("memory.before", before),
             fixed=fixed,
@@ -174,6 +174,19 @@ def room(model: ServingModel, parts: Parts, fixed: Term) -> tuple[Term, Term]:
     else:
         pool = pool_of_free.term(name, utilization=taken, capacity=seen, fixed=fixed)
     return total("memory.budget", {"fixed": fixed, "kv_cache": pool}), pool
+
+
+def _before(model: ServingModel, parts: Parts) -> Parts:
+    """What is taken of a device before weights are loaded: what the engine's profile says, or what is there later."""
+    said = model.profile.taken_before
+    if said is None:
+        return {key: parts[key] for key in ("context", "communication") if key in parts}
+    joined, plugged = said.joined, said.plugged
+    each = reserved(model, "communication_before", lambda one: joined if _joined(one) else plugged)
+    return {
+        "context": model.subject.habit("context_before", said.context),
+        "communication": between_ranks.term("memory.communication_before", ranks=model.serve.tp, size=each),
+    }
 
 
 def _taken(model: ServingModel) -> Term:

@@ -124,6 +124,16 @@ def other_moments(
     return found
 
 
+def frees_shards(profile: TrainingProfile, recipe: RecipeTerms, *, zero: int) -> bool:
+    """Whether ranks share by FSDP, whose shards of gradients go after each step and which any optimizer of PyTorch steps.
+
+    The engine says so, or is one that shares by DeepSpeed as well, which always keeps fp32 weights, and nothing is kept in fp32.
+    """
+    if zero != 3 or profile.gradients.shards == "each-step":
+        return zero == 3
+    return profile.gradients.stepped is not None and recipe.frozen is None and recipe.master.value == 0
+
+
 def _step(
     at: str, subject: Subject, profile: TrainingProfile, work: TrainingWork, recipe: RecipeTerms, stage: Stage, *, zero: int
 ) -> dict[str, Term]:  # fmt: skip
@@ -135,7 +145,9 @@ def _step(
         made["widened_gradients"] = (
             wide if recipe.listed is None else between_ranks.term(f"{at}.widened_shard", size=wide, ranks=work.dense_ranks)
         )
-    if recipe.listed is not None and (not sharded or any_true(work.dense_ranks.value == 1)):
+    if recipe.listed is not None and sharded and frees_shards(profile, recipe, zero=zero):
+        made["update_temporaries"] = _widened(f"{at}.listed", subject, profile, work, recipe.listed, stage, zero=1)
+    elif recipe.listed is not None and (not sharded or any_true(work.dense_ranks.value == 1)):
         lists = _widened(f"{at}.listed", subject, profile, work, recipe.listed, stage, zero=0)
         made["update_temporaries"] = (
             alone_bytes.term(f"{at}.listed_alone", size=lists, group=work.dense_ranks) if sharded else lists

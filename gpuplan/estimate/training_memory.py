@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpuplan.estimate.kept_free import KEPT_FREE, kept_free
-from gpuplan.estimate.moments import BOTH_ENDS, layer_bytes, other_moments, transient_bytes
+from gpuplan.estimate.moments import BOTH_ENDS, frees_shards, layer_bytes, other_moments, transient_bytes
 from gpuplan.estimate.pricing import alone
 from gpuplan.estimate.recipe import RecipeTerms, training_profile
 from gpuplan.estimate.share_of_layers import share_of_layers, share_recomputed
@@ -83,27 +83,7 @@ def _stage(
     trained = work.trained[stage.place]
     zero = plan.parallel.zero_stage
     if zero == 3:
-        parts["gathered"] = _gathered(at, subject, profile, work, recipe, stage)
-        if work.reshard is not None:
-            parts["resharded"] = _resharded(at, work, recipe, stage, work.reshard)
-        if _stays(profile, work):
-            each = recipe.gradient if profile.gradients.sums is None else subject.habit("summed_whole", profile.gradients.sums)
-            whole = repeated_bytes.term(f"{at}.gradients_kept", count=trained.dense, size=each)
-            parts["unsharded_gradients"] = between_ranks.term(
-                f"{at}.unsharded_gradients", size=whole, ranks=work.pipeline.group
-            )  # fmt: skip
-        piped, pp = _stays(profile, work), work.pipeline.group
-        if profile.gradients.sums is not None and (not piped or any_true(pp.value == 1)):
-            held = {"dense": trained.dense} if trained.experts is None else {"dense": trained.dense, "experts": trained.experts}
-            element = subject.habit("summed_whole", profile.gradients.sums)
-            sums = {
-                kind: summed_gradient_bytes.term(
-                    f"{at}.summed_gradients.{kind}", params=one, element=element, micro_batches=work.micro_batches
-                )
-                for kind, one in held.items()
-            }
-            whole = total(f"{at}.summed_gradients", sums)
-            parts["summed_gradients"] = alone_bytes.term(f"{at}.summed_without_pipeline", size=whole, group=pp) if piped else whole
+        parts |= _of_shards(at, subject, profile, work, recipe, stage)
     parts |= _summed_in_runs(at, subject, plan, profile, work, recipe, stage)
     if not alone(work.dense_ranks) and profile.gradients.buckets == "apart":
         parts["buckets"] = _buckets(at, subject, profile, work, recipe, leaves, trained.dense)
@@ -121,7 +101,10 @@ def _stage(
         passing["transient"] = greatest(f"{at}.transient", transient)
     parts |= passing
     at_step, beside_step = dict[str, Term](), dict(passing)
-    ranks = ONE if summed or (zero == 3 and profile.gradients.shards == "each-step") else work.dense_ranks
+    fsdp = frees_shards(profile, recipe, zero=zero)
+    if fsdp and "gathered" in parts:
+        beside_step["gathered"] = parts["gathered"]
+    ranks = ONE if summed or fsdp else work.dense_ranks
     stays = any(all_true(one.value > 1) for one in (work.micro_batches, ranks))
     if profile.gradients.made == "each-step" and "gradients" in parts and (summed or not stays):
         at_step["gradients"] = parts["gradients"]
@@ -144,6 +127,35 @@ def _stage(
         allocated,
         total(f"{at}.reserved", {"tensors": allocated, **kept}),
     )
+
+
+def _of_shards(
+    at: str, subject: Subject, profile: TrainingProfile, work: TrainingWork, recipe: RecipeTerms, stage: Stage
+) -> dict[str, Term]:  # fmt: skip
+    """ZeRO-3: weights that are gathered at once or stay with fewer ranks, and gradients that wait whole."""
+    trained, parts = work.trained[stage.place], dict[str, Term]()
+    parts["gathered"] = _gathered(at, subject, profile, work, recipe, stage)
+    if work.reshard is not None:
+        parts["resharded"] = _resharded(at, work, recipe, stage, work.reshard)
+    if _stays(profile, work):
+        each = recipe.gradient if profile.gradients.sums is None else subject.habit("summed_whole", profile.gradients.sums)
+        whole = repeated_bytes.term(f"{at}.gradients_kept", count=trained.dense, size=each)
+        parts["unsharded_gradients"] = between_ranks.term(
+            f"{at}.unsharded_gradients", size=whole, ranks=work.pipeline.group
+        )  # fmt: skip
+    piped, pp = _stays(profile, work), work.pipeline.group
+    if profile.gradients.sums is not None and (not piped or any_true(pp.value == 1)):
+        held = {"dense": trained.dense} if trained.experts is None else {"dense": trained.dense, "experts": trained.experts}
+        element = subject.habit("summed_whole", profile.gradients.sums)
+        sums = {
+            kind: summed_gradient_bytes.term(
+                f"{at}.summed_gradients.{kind}", params=one, element=element, micro_batches=work.micro_batches
+            )
+            for kind, one in held.items()
+        }
+        whole = total(f"{at}.summed_gradients", sums)
+        parts["summed_gradients"] = alone_bytes.term(f"{at}.summed_without_pipeline", size=whole, group=pp) if piped else whole
+    return parts
 
 
 def _summed_in_runs(

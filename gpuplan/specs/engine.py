@@ -17,6 +17,7 @@ from gpuplan.specs.engine_memory import (
     Profiling,
     SmallDevice,
     StaticReserve,
+    TakenBefore,
     WindowedKv,
 )  # fmt: skip
 from gpuplan.specs.engine_schedule import Admits, OwnProcessors, Schedule, StageHost, Steps, VectorDecode, WarpExperts
@@ -74,6 +75,8 @@ class ServingProfile(Schema):
     """The share of memory that the engine's own setting names."""
     utilization_of: Literal["device", "static", "free"]
     """Of what: the device for everything, the device for weights and caches alone, or for caches what all else leaves free."""
+    taken_before: TakenBefore | None = None
+    """What is no part of that share where it is one of what is free before weights are loaded; None: all that is there later."""
     static_reserve: StaticReserve | None = None
     """How it finds the share of weights and caches where nobody sets it, in place of `memory_utilization`; None: it does not."""
     layers_by_memory: bool = False

@@ -77,6 +77,17 @@ class GraphBatches(Schema):
     """With at least so many as `many_ranks` says."""
 
 
+class TakenBefore(Schema):
+    """What of a device is taken by the time that an engine looks how much is free for weights and caches, before it loads."""
+
+    context: BytesField
+    """The driver's context, before kernels are loaded that come with the first pass."""
+    joined: BytesField
+    """The collective library on each of several tensor parallel ranks that have links of their own."""
+    plugged: BytesField
+    """The same over the bus of the host."""
+
+
 class StaticReserve(Schema):
     """What an engine keeps free beside weights and caches where nobody sets their share: a sum of what passes and graphs want."""
 

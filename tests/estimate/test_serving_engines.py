@@ -47,7 +47,9 @@ def test_the_memory_setting_of_tensorrt_llm_is_a_share_of_what_is_free() -> None
 def test_the_memory_setting_of_sglang_is_a_share_of_the_device_for_weights_and_caches() -> None:
     about = subject("llama-3.1-8b", H100, "sglang")
     memory = ServingModel.of(about, serve_plan()).memory()
-    weights, context = (float(memory.parts[name].value) for name in ("weights", "context"))
+    weights = float(memory.parts["weights"].value)
+    # Before weights are loaded the driver's context is there, but no kernels yet, which come with the first pass.
+    context = 0.52 * 2**30
     # It keeps 512 MiB, 1.5 for each token of a chunk, 2 for each captured sequence, and 128 for the rank.
     capacity = float(about.hw.memory_capacity.value)
     share = 1 - (512 + 8192 * 1.5 + 256 * 2 + 128) * 2**20 / capacity

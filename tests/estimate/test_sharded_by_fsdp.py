@@ -41,3 +41,13 @@ def test_gradients_of_one_micro_batch_are_not_there_at_the_loss() -> None:
     held: list[Any] = [one.figures["allocated_memory_bytes"].value for one in (once, twice)]
     assert held[1] - held[0] == pytest.approx(shard)
     assert held[0] == pytest.approx(36226136576, rel=0.06)
+
+
+def test_ranks_that_keep_nothing_in_fp32_share_by_fsdp_whatever_starts_them() -> None:
+    # The same runs through `accelerate launch`; DeepSpeed would keep fp32 weights and buffers of gradients. 36,226,136,576 bytes
+    # again with the optimizer of the month of the run, which stepped over lists of tensors.
+    pure, mixed = (made(engine="accelerate@2025-02", precision=one) for one in ("bf16-pure", "bf16"))
+    peak: Any = pure.figures["allocated_memory_bytes"].value
+    assert peak == pytest.approx(36226136576, rel=0.01)
+    assert pure.find("memory.gradients_at_peak") is not None
+    assert mixed.find("memory.gradients_at_peak") is None
