@@ -26,7 +26,7 @@ from gpuplan.specs.offers import Terms, newest, price_lists
 from gpuplan.specs.price import Offer
 from gpuplan.specs.providers import providers
 from gpuplan.specs.target import Target, counted, is_counted
-from gpuplan.units import human
+from gpuplan.units import human, so_many
 
 MOST = 4096
 """Accelerators that are looked at unless the question says otherwise."""
@@ -392,10 +392,10 @@ def _unit(name: str) -> str:
 def _no_price(found: Sequence[Machine], run: Common, old: Sequence[str]) -> UnknownError:
     """Nothing that is allowed has a price."""
     kind = (run.price_kind or "on_demand").replace("_", " ")
-    what = f"no {kind} price is on record for any of {len(found)} machines: {some([one.name for one in found])}"
+    what = f"no {kind} price is on record for any of {so_many(len(found), 'machine')}: {some([one.name for one in found])}"
     hint = "give one with --price and --on, import some with `gpuplan prices import`, or --minimize time, gpus or energy"
     if old:
-        what = f"every price is older than --max-price-age {run.max_price_age} days, or there is none: {some(old)}"
+        what = f"every price is older than --max-price-age {so_many(run.max_price_age or 0, 'day')}, or there is none: {some(old)}"
         hint = (
             "import newer ones with `gpuplan prices import`, allow a greater --max-price-age, or give yours with --price and --on"
         )
