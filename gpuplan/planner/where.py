@@ -21,6 +21,7 @@ from gpuplan.plan.words import Task
 from gpuplan.record import Record
 from gpuplan.search.library import Library
 from gpuplan.search.price import said, terms_of
+from gpuplan.specs.accelerator import Accelerator
 from gpuplan.specs.dates import first_day
 from gpuplan.specs.offers import Terms, newest, price_lists
 from gpuplan.specs.price import Offer
@@ -327,14 +328,24 @@ def _named(
     name: str, run: Common, library: Library, chips: Mapping[str, Chip], priced: bool, old: list[str]
 ) -> Iterator[Machine]:  # fmt: skip
     """What a name of `--on` means: a machine with its count, or one to be counted; of an accelerator also its instances."""
-    target = library.target(name, apart=not isinstance(run, TrainAsk))
+    told = run.price is not None or getattr(run, "own", None) is not None
+    try:
+        target = library.target(name, apart=not isinstance(run, TrainAsk))
+    except UnknownError as error:
+        if told or is_counted(name) or error.problems[0].code != "target.unknown-slice":
+            raise
+        # Pods have slices of some sizes, of which one chip is none: those that are offered are looked at.
+        offered = list(_instances(_all_clouds(library), run, library, chips, old, library.catalog.load(Accelerator, name).id))
+        if not offered:
+            raise
+        yield from offered
+        return
     chip = chips.get(target.accelerator.id)
     if chip is None:
         return
     slice_of = target.instance is None and target.count > 1 and target.system is not None and bool(target.system.slices)
     fixed = is_counted(name) or "@" in name or slice_of
     bare = target.count == 1 and target.instance is None and not fixed
-    told = run.price is not None or getattr(run, "own", None) is not None
     if target.instance is not None and not fixed and not told:
         clouds = frozenset({target.instance.provider})
         yield from _instances(clouds, run, library, chips, old, target.instance.qualified_name)

@@ -107,19 +107,15 @@ def settled(ask: ServeAsk, library: Library) -> Settled:
     at_rate = want.load is not None and want.load.rate is not None
     first = _required(best(space, judges.keeping if at_rate else judges.fastest, few=FEW), want, found)
     fastest = judges.plainest(space, first)
-    plan, why = (
-        judges.plan(fastest.plan),
-        f"least memory of {so_many(fastest.looked_at, 'plan', ', which does not fit', ', none of which fits')}",
-    )
+    least = so_many(fastest.looked_at, "plan", ", which does not fit", ", none of which fits")
+    plan, why = judges.plan(fastest.plan), f"least memory of {least}"
     if fastest.fits and at_rate:
         kept = first.keys[1] == 0.0
         what = "keep the rate: the shortest time of a request" if kept else "fit: the highest rate, which is less than comes"
         plan, why = judges.plan(fastest.plan), f"of those that {what}"
     elif fastest.fits:
-        plan, why = (
-            judges.plan(fastest.plan),
-            f"most tokens a second of {so_many(fastest.fitting, 'plan', ' that fits', ' that fit')}",
-        )
+        most = so_many(fastest.fitting, "plan", " that fits", " that fit")
+        plan, why = judges.plan(fastest.plan), f"most tokens a second of {most}"
     if fastest.fits and fastest.plan != first.plan and want.opens(found.subject):
         why += f"; of those within {1 - AS_PLAIN:.0%} the plainest"
     choices = _chosen(ask, plan, why, chosen, shares=want.opens(found.subject))
