@@ -225,6 +225,7 @@ def test_spare_nodes_stand_in_for_those_in_repair(library: Library) -> None:
     ("goal", "given", "error", "said"),
     [
         ({"any": True}, {}, UsageError, "--any is everything"),
+        ({"on": "h100", "filter": "vendor=amd"}, {}, UsageError, "leaves nothing of --on h100"),
         ({"on": None, "filter": "memory>=40TiB"}, {}, UsageError, "no accelerator of the catalog is so"),
         ({"on": None, "filter": "id=inferentia2"}, {}, UsageError, "nothing trains on"),
         ({"on": None, "cloud": "awz"}, {}, UnknownError, "no provider is called `awz`"),
