@@ -2,10 +2,10 @@
 
     python -m tools.first_parties [--least 20]
 
-A value is its maker's where the address of its source is the maker's, or the provider's for instances and prices
-(tools/first_parties.yaml); worked out where it follows from other values or defines what the file describes; without a page where
-no source is on record, or one that is assumed. `--least N` lists the files with the most values that are not their maker's, for who
-looks for a datasheet to read.
+A value is its maker's where the address of its source is the maker's, or the provider's for instances and prices; of a machine also
+that of a provider who rents it, or of who built it (tools/first_parties.yaml); worked out where it follows from other values or
+defines what the file describes; without a page where no source is on record, or one that is assumed. `--least N` lists the files
+with the most values that are not their maker's, for who looks for a datasheet to read.
 """
 
 from __future__ import annotations
@@ -65,23 +65,26 @@ def is_of(url: str, maker: str) -> bool:
     )  # fmt: skip
 
 
-def maker_of(spec: SpecFile, catalog: Catalog) -> str:
-    """The vendor of an accelerator or of a system's, or the provider of instances and prices."""
+def makers_of(spec: SpecFile, catalog: Catalog) -> tuple[str, ...]:
+    """The vendor of an accelerator, who sells instances and prices; of a system also who rents it, and its id."""
     if isinstance(spec, System):
-        return catalog.load(Accelerator, spec.accelerator).vendor
+        rents = (cloud.partition(":")[0] for cloud in spec.clouds)
+        return tuple(dict.fromkeys((catalog.load(Accelerator, spec.accelerator).vendor, *rents, spec.id)))
     if isinstance(spec, Accelerator):
-        return spec.vendor
-    return spec.seller if isinstance(spec, PriceList) else str(getattr(spec, "provider", spec.id))
+        return (spec.vendor,)
+    return (spec.seller if isinstance(spec, PriceList) else str(getattr(spec, "provider", spec.id)),)
 
 
-def page_of(spec: SpecFile, source: str, maker: str) -> Page:
+def page_of(spec: SpecFile, source: str, makers: Sequence[str]) -> Page:
     """Which page a value with this source has."""
     entry = spec.sources.get(source)
     if entry is None or entry.kind == "assumed":
         return "no page"
     if entry.kind in WORKED_OUT:
         return "worked out"
-    return "no page" if not entry.url else "the maker's own" if is_of(entry.url, maker) else "someone else's"
+    if not entry.url:
+        return "no page"
+    return "the maker's own" if any(is_of(entry.url, maker) for maker in makers) else "someone else's"
 
 
 def told(catalog: Catalog) -> Iterator[Told]:
@@ -89,12 +92,12 @@ def told(catalog: Catalog) -> Iterator[Told]:
     for kind, schema in KINDS.items():
         for ident, path in catalog.paths(kind).items():
             spec = catalog.read(schema, path)
-            maker = maker_of(spec, catalog)
+            makers = makers_of(spec, catalog)
             if isinstance(spec, PriceList):
                 named = [offer.source for offer in spec.offers if offer.status == "current"]
             else:
                 named = [value.source for _, value in spec.values()]
-            yield Told(kind, ident, Counter(page_of(spec, one or "", maker) for one in named))
+            yield Told(kind, ident, Counter(page_of(spec, one or "", makers) for one in named))
 
 
 def table(files: Sequence[Told]) -> str:

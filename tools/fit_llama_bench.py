@@ -29,6 +29,7 @@ from gpuplan.cli.accuracy_run import answers
 from gpuplan.errors import GpuplanError
 from gpuplan.plan.ask_serving import ServeAsk
 from gpuplan.search.library import Library
+from gpuplan.specs.engine_era import dated, split_name
 from gpuplan.term import Term
 
 FAMILIES = Path(__file__).parent.parent / "hardware_specs" / "measured" / "families"
@@ -68,10 +69,16 @@ COMMON: Mapping[str, Parameter] = {
 KEYS = Parameter(("hw.attention.decode.bf16.walk",), 1.3e-8, 0.4, 1e-9, 1e-7, "time of a key in decode attention")
 RATE = Parameter((*_shares(_WIDENED, "unit_rate"),), 1.16e10, 0.2, 5e9, 4e10, "bytes a second that a unit has under way")
 RATE_16 = Parameter((*_shares(_PLAIN, "unit_rate"),), 9.5e9, 0.2, 5e9, 4e10, "the same with 16-bit weights")
+QUANTISED: Mapping[str, Parameter] = {**{name: COMMON[name] for name in ("bandwidth", "start", "peak", "scores")}, "keys": KEYS}
+THEN = ".2024-06-23"
+"""Behind a family: the kernels until that day, when prompts of quantised weights were multiplied in 16 bits."""
 PLAN: Mapping[str, Mapping[str, Parameter]] = {
-    "ampere": {**COMMON, "keys": KEYS, "rate": RATE, "rate_16": RATE_16},
-    "ada": {**COMMON, "keys": KEYS},
-    "hopper": {**COMMON, "keys": KEYS, "rate": RATE, "rate_16": RATE_16},
+    "ampere": {**QUANTISED, "rate": RATE},
+    "ada": QUANTISED,
+    "hopper": {**QUANTISED, "rate": RATE},
+    f"ampere{THEN}": {**COMMON, "keys": KEYS, "rate": RATE, "rate_16": RATE_16},
+    f"ada{THEN}": {**COMMON, "keys": KEYS},
+    f"hopper{THEN}": {**COMMON, "keys": KEYS, "rate": RATE, "rate_16": RATE_16},
     "apple-gpu": {
         **COMMON,
         "peak": COMMON["peak"]._replace(start=0.6),
@@ -143,6 +150,8 @@ def cases(rows: Iterable[Row]) -> list[Case]:
             ask = serving_question(row.as_typed(), answered.card, answered.keep, answered.engine)
             estimate = answered.serve(ask)
             family = library.target(ask.on).accelerator.family
+            then = known_then(answered, ask.engine or "")
+            family = family + then if family + then in PLAN else family
             for metric, measured, term in figures_of(row, estimate):
                 if metric not in METRICS or family not in PLAN:
                     continue
@@ -153,6 +162,16 @@ def cases(rows: Iterable[Row]) -> list[Case]:
         except (Skip, GpuplanError):
             continue
     return made
+
+
+def known_then(answered: Any, engine: str) -> str:
+    """What stands behind a family where its kernels of the release that a question names are others than today's."""
+    name, release = split_name(engine)
+    profile = answered.engine(name)
+    if profile is None or release is None:
+        return ""
+    days = profile[0].releases.days if profile[0].releases is not None else {}
+    return (profile[0].dated(dated(release, days, name)[0]).kernels or "").removeprefix(ENGINE)
 
 
 def fit(some: Sequence[Case], parameters: Mapping[str, Parameter]) -> dict[str, float]:
@@ -230,16 +249,21 @@ def text_of(term: str, value: float) -> str:
 
 def put(family: str, values: Mapping[str, float]) -> None:
     """Put values into the family's file and leave every other line as it is."""
-    path = FAMILIES / f"{family}.yaml"
+    path = FAMILIES / f"{family.partition('.')[0]}.yaml"
     lines = path.read_text(encoding="utf-8").split("\n")
-    first, end = _section(lines)
+    first, end = _section(lines, f"  {_engine(family)}:")
     lines[first:end] = _changed(lines[first:end], written(family, values))
     path.write_text("\n".join(lines), encoding="utf-8")
 
 
-def _section(lines: Sequence[str]) -> tuple[int, int]:
+def _engine(family: str) -> str:
+    """The section of a family's file that holds the engine's kernels."""
+    return ENGINE + "".join(family.partition(".")[1:])
+
+
+def _section(lines: Sequence[str], begins: str) -> tuple[int, int]:
     """The first line of the engine's section, and the one behind its last."""
-    first = next(at for at, line in enumerate(lines) if line == f"  {ENGINE}:")
+    first = next(at for at, line in enumerate(lines) if line == begins)
     return first, next((at for at in range(first + 1, len(lines)) if re.match(r" {0,2}\S", lines[at])), len(lines))
 
 
@@ -264,7 +288,7 @@ def in_file(family: str) -> dict[str, float]:
     from gpuplan.specs.catalog import Catalog
     from gpuplan.specs.measured import Measured
 
-    own = Catalog.open().load(Measured, family).engines[ENGINE]
+    own = Catalog.open().load(Measured, family.partition(".")[0]).engines[_engine(family)]
     found: dict[str, float] = {}
     for name, one in PLAN[family].items():
         _, section, *rest = one.terms[0].split(".")

@@ -77,6 +77,8 @@ LINEAR = "host time to issue a layer of a model with linear attention for prompt
 READING = "time of a token of a prompt in the process that reads requests"
 _RANK_HOST, _UNEVEN = ("shares_experts", "rank_host"), ("shares_experts", "uneven_exchange")
 LOADED = ("silicon",)
+IDLE = ("silicon", "sparecores-vllm")
+"""Of one request after another too, where nothing hides what the host does."""
 WHOLE = "2026-04-04"
 """The last day of SGLang's releases that issued passes with prompts kernel by kernel."""
 OFFLINE = ("tensorrt-llm-0.14-to-1.0", "tensorrt-llm-per-gpu")
@@ -109,7 +111,10 @@ PLAN: Mapping[str, Mapping[str, Parameter]] = {
         f"{WHOLE}.latent_prompt_host": Parameter(1e-3, 0.5, "ttft_s", LOADED, ISSUE, WHOLE, dense_alone=False, users=(1, 8)),
         f"{WHOLE}.linear_prompt_host": Parameter(2e-3, 0.5, "ttft_s", LOADED, LINEAR, WHOLE, dense_alone=False, users=(1, 8)),
     },
-    "vllm": {"request_host": Parameter(2e-2, 1.0, "ttft_s", LOADED, REQUEST, None, dense_alone=False, users=(1, 8))},
+    "vllm": {
+        "request_host": Parameter(1e-2, 1.0, "ttft_s", IDLE, REQUEST, None, dense_alone=False, users=(1, 8)),
+        "token_host": Parameter(2e-6, 0.5, "ttft_s", IDLE, READING, None, dense_alone=False, users=(1, 8)),
+    },
 }  # fmt: skip
 """What is fitted of each engine."""
 
@@ -159,7 +164,9 @@ class Runs(NamedTuple):
 MEASURES: Mapping[str, Callable[[Row], float | None]] = {
     "tokens_per_s": lambda row: row.measured.get("output_tokens_per_s"),
     "tpot_s": lambda row: None if (step := row.measured.get("tpot_ms")) is None else step * 1e-3,
-    "ttft_s": lambda row: None if (first := row.measured.get("ttft_ms")) is None else first * 1e-3,
+    "ttft_s": lambda row: (
+        None if (first := row.measured.get("ttft_ms") or row.measured.get("ttft_p50_ms")) is None else first * 1e-3
+    ),
 }
 """What rows say of a figure."""
 

@@ -5,7 +5,8 @@ training `kind` and `framework`, for inference `engine`. `task` beside `rows` is
 or beside `rows`, keeps it from every fit.
 `elsewhere`, of a row, of its source or beside `rows`, names what of `run` does not stand on the row's own page (read in a recipe
 of the run, say); `known` of a row holds further settings of that kind. `dated: true` of a source says that its page prints the
-month of its title. Everything that a row leaves out is None; keys that nobody knows are kept and not looked at.
+month of its title, `prints: [inter_node]` that it prints the network of its machines. Everything that a row leaves out is None;
+keys that nobody knows are kept and not looked at.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ WHOLE = ("count", "per_node", "tp", "pp", "dp", "cp", "ep", "vpp", "seq_len", "l
 SWITCHES = ("compile", "sequence_parallel", "fp8_attention")
 """What of a run must be true or false where a row says it."""
 NETWORKS = ("inter_node",)
-"""What of a row's machine nobody types who takes the accelerators as they come."""
+"""What of a row's machine nobody types who takes the accelerators as they come, unless the page prints it."""
 FITTED_IN_THREE = 3
 """Of three groups of model and accelerator, two were there to be fitted to; the third is held back from every fit."""
 
@@ -72,6 +73,8 @@ class Row(Record, kw_only=True):
     """Whether the page itself says the month: it names a release of it, or is dated by it."""
     elsewhere: tuple[str, ...] = ()
     """What of `run` does not stand on the row's own page."""
+    printed: tuple[str, ...] = ()
+    """What of the machine's networks the row's own page prints."""
     typed: bool = False
     """Whether the row holds what its own page says and nothing else."""
     flag: str = ""
@@ -101,11 +104,11 @@ class Row(Record, kw_only=True):
         return not self.unseen and zlib.crc32("|".join(self.group).encode()) % FITTED_IN_THREE != 0
 
     def as_typed(self) -> Row:
-        """The row as one reads it who has its page: today's engine unless a release is named, machines without networks."""
+        """The row as one reads it who has its page: today's engine unless a release is named, no network that it does not print."""
         return self.replaced(
             typed=True, month=self.month if self.released else None,
             run={name: value for name, value in self.run.items() if name not in self.elsewhere},
-            hardware={name: value for name, value in self.hardware.items() if name not in NETWORKS},
+            hardware={name: value for name, value in self.hardware.items() if name not in NETWORKS or name in self.printed},
         )  # fmt: skip
 
 
@@ -277,8 +280,11 @@ def _row(data: Any, file: Path, number: int) -> Row:
     if not all(_words(one) for one in named):
         fault, named = fault or "`elsewhere` is no list of words", []
     elsewhere = {*(word for one in named for word in one), *known}
+    printed = source.get("prints") or ()
+    if not _words(printed) or not set(printed) <= set(NETWORKS):
+        fault, printed = fault or f"`prints` is no list of words of {', '.join(NETWORKS)}", ()
     return Row(
-        month=month, released=released, elsewhere=tuple(sorted(map(str, elsewhere))),
+        month=month, released=released, elsewhere=tuple(sorted(map(str, elsewhere))), printed=tuple(printed),
         id=str(data.get("id") or f"{file.stem}-{number}"), set=file.stem,
         task=_TASKS.get(str(task), "training"), repo=str(source.get("repo") or ""), path=str(source.get("path") or ""),
         **parts, kind=str(data.get("kind") or "pretrain"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,6 +20,9 @@ from gpuplan.specs.price import PriceList
 from gpuplan.specs.system import System
 from gpuplan.specs.usual_training import UsualTraining
 from gpuplan.strict_yaml import Path_
+
+_OF_ERA = re.compile(r"\.[0-9-]+$")
+"""What stands behind the name of an engine whose kernels are those of an earlier time."""
 
 
 def names(library: SpecLibrary) -> Iterator[Finding]:
@@ -129,7 +133,7 @@ def _references(spec: SpecFile, alone: bool) -> Iterator[tuple[Path_, str, str]]
         if spec.like is not None:
             yield ("like",), "measured", spec.like
         for engine in spec.engines:
-            yield ("engines", engine), "engines", engine
+            yield ("engines", engine), "engines", _OF_ERA.sub("", engine)
         for engine in {} if spec.collective is None else spec.collective.engines:
             yield ("collective", "engines", engine), "engines", engine
     elif isinstance(spec, Engine):

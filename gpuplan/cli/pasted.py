@@ -13,10 +13,12 @@ _COUNT = re.compile(r"(\d{1,4})\s*x?")
 _LONGEST = 5
 """So many words a name may have: `rtx pro 6000 blackwell workstation`."""
 _VERBS = (
-    ("train", re.compile(r"\b(?:train|pre-?train|fine-?tun|q?lora)")),
+    ("train", re.compile(r"\b(?:train|pre-?train|fine-?tun|q?lora|sft\b)")),
     ("serve", re.compile(r"\b(?:serv|fast|slow|speed|tokens?\b|tok/s|latency|users?\b|concurren|throughput|run\b)")),
 )
 """Which command words speak of; without any it is `fit`."""
+_ADAPTED = re.compile(r"\b(?:fine-?tun|q?lora|peft)")
+"""Words of training that most do by adapters: the largest models that people fine-tune at home fit in no other way."""
 _MANY = ("two", "three", "four", "six", "eight", "sixteen")
 _NUMBERS = {word: str(count) for word, count in zip(_MANY, (2, 3, 4, 6, 8, 16), strict=True)}
 
@@ -28,6 +30,8 @@ def command_meant(words: Sequence[str]) -> str:
     ('gpuplan fit llama-3-70b --on 4090', 'gpuplan serve qwen3-8b --on 2xrtx-3090')
     >>> command_meant(["llama-3.1-8b"]), command_meant(["what can i run on a rtx 4090"]), command_meant(["hello"])
     ('gpuplan fit llama-3.1-8b --on h100', 'gpuplan what-runs --on rtx-4090', '')
+    >>> command_meant(["finetune", "llama-3.1-8b", "--on", "rtx-4090"])
+    'gpuplan train llama-3.1-8b --on rtx-4090 --lora 16'
     """
     text = " ".join(words).lower()
     said = [_NUMBERS.get(word, word) for word in _WORD.findall(text)]
@@ -37,7 +41,8 @@ def command_meant(words: Sequence[str]) -> str:
         if not model:
             return f"gpuplan what-runs --on {place}" if place else ""
         verb = next((name for name, about in _VERBS if about.search(text)), "fit")
-        return f"gpuplan {verb} {model} --on {place or 'h100'}"
+        adapters = " --lora 16" if verb == "train" and _ADAPTED.search(text) else ""
+        return f"gpuplan {verb} {model} --on {place or 'h100'}{adapters}"
     return ""
 
 

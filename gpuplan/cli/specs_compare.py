@@ -58,8 +58,10 @@ def side_by_side(
 
     odd = [word for word in words if word.startswith("-")]
     if odd:
+        model = words[words.index("--model") + 1 :][:1] if "--model" in words else []
+        places = words[: words.index(odd[0])]
         hint = "`gpuplan specs compare` takes options; a comparison of estimates names its command first: "
-        hint += "`gpuplan compare serve MODEL --on A --on B`"
+        hint += f"`gpuplan compare serve {''.join(model) or 'MODEL'} {' '.join(f'--on {place}' for place in places or 'AB')}`"
         raise UsageError(Problem("usage.no-such-option", f"`{odd[0]}` means nothing between names of accelerators", hint))
     catalog = open_catalog(folders)
     made = []

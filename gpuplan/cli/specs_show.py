@@ -87,9 +87,15 @@ def _load(catalog: Catalog, name: str) -> tuple[SpecFile, Path]:
     if instance is not None:
         path = catalog.paths("instances")[f"{instance.provider}/{instance.family.id}"]
         return instance.family, path
+    # As `--on` takes names: without what shops and drivers write around them, and with what comes nearest to parts without a file.
+    from gpuplan.specs.kinds_of_parts import nearest
+    from gpuplan.specs.plain_names import known_as
+
+    plain = known_as(name, catalog) or name
+    near = nearest(name) or nearest(plain)
+    if plain != name and not near:
+        say(f"note: `{name}` was taken as `{key(plain)}`")
+        return _load(catalog, plain)
     known = [name for kind in SHOWN for name in (*catalog.paths(kind), *catalog.names(kind))]
-    raise UnknownError(
-        Problem(
-            "spec.unknown", f"nothing is called `{name}`", did_you_mean(name, known) or "`gpuplan specs list` shows what there is"
-        )
-    )
+    hint = near or did_you_mean(name, known) or "`gpuplan specs list` shows what there is"
+    raise UnknownError(Problem("spec.unknown", f"nothing is called `{name}`", hint))

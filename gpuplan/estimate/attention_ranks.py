@@ -6,20 +6,31 @@ from typing import TYPE_CHECKING
 
 from gpuplan.estimate.pricing import alone
 from gpuplan.estimate.subject import Subject
-from gpuplan.formulas.attention_ranks import passes_waited_for, uneven_context_share
-from gpuplan.formulas.basic import part_of_seconds, remaining_seconds, repeated_bytes, repeated_seconds, seconds_of_several, share
+from gpuplan.formulas import attention_ranks as form
+from gpuplan.formulas.basic import (
+    larger,
+    part_of_seconds,
+    remaining_seconds,
+    repeated_bytes,
+    repeated_seconds,
+    seconds_of_several,
+    share,
+    smaller,
+)
 from gpuplan.num import any_true
 from gpuplan.plan.serve import ServePlan
 from gpuplan.specs.engine import ServingProfile
 from gpuplan.term import DEFINITION, Term, total
-from gpuplan.workload.context import Group, Sharing
+from gpuplan.workload.context import ONE, Group, Sharing
 from gpuplan.workload.serving import expert_tokens
 
 if TYPE_CHECKING:
+    from gpuplan.estimate.prompts_beside import Prompts
     from gpuplan.estimate.serving import ServingModel, ServingPhase
 
 EXCHANGE = "expert_parallel"
 TWO = Term("two", 2.0, "1", DEFINITION)
+_NEWTONS = 5
 
 
 def sharing_of(subject: Subject, plan: ServePlan, profile: ServingProfile) -> Sharing:
@@ -67,17 +78,55 @@ def prompts_between(model: ServingModel, whole: Term, output: Term) -> Term:
     return waited(model, "decode", one.seconds, model.serve.batch, output)
 
 
-def waited(model: ServingModel, at: str, own: Term, batch: Term, output: Term) -> Term:
-    """Seconds for which a rank waits for prompts, where its own take so long: passes of all ranks are aligned."""
+def waited(model: ServingModel, at: str, own: Term, batch: Term, output: Term, passes: Term = ONE) -> Term:
+    """Seconds for which a rank waits for prompts, where its own take so long: passes of all ranks are aligned.
+
+    `passes` are the steps that a prompt lengthens; where prompts go first they all come before the next step.
+    """
     if not by_turns(model):
         return own
-    often = passes_waited_for.term(f"{at}.passes_waited_for", ranks=model.serve.sharing.attention_dp, batch=batch, output=output)
+    often = form.passes_waited_for.term(
+        f"{at}.passes_waited_for", ranks=model.serve.sharing.attention_dp, batch=batch, output=output, passes=passes
+    )  # fmt: skip
     return repeated_seconds.term(f"{at}.prompts_between", count=often, seconds=own)
+
+
+def among_ranks(model: ServingModel, name: str, step: Term, prompts: Prompts, running: Term, users: Term) -> Term:
+    """Mean time of an output token of a closed loop, of ranks that wait for each other's prompts.
+
+    Each rank has so many `users`, of whom `running` decode; of fewer users than ranks some ranks have none.
+    """
+    ranks = model.serve.sharing.attention_dp
+    there = smaller.term(f"{name}.users_there", a=users, b=ONE)
+    some = model.leaves.times(f"{name}.running_there", running, there)
+    return form.token_among_ranks.term(
+        name, step=step, added=prompts.added, passes=prompts.lengthened, running=some,
+        users=larger.term(f"{name}.some_users", a=model.leaves.times(f"{name}.users_of_all", users, ranks), b=ONE), ranks=ranks,
+        output=model.subject.plan("output", model.plan.output),
+    )  # fmt: skip
+
+
+def token_of_ranks(
+    model: ServingModel, name: str, *, step: Term, growth: Term, at: Term, rate: Term, output: Term, added: Term, passes: Term
+) -> Term:
+    """Mean time of an output token at a rate of requests to each rank, of ranks that wait for each other's prompts.
+
+    The longer a step is, the more ranks begin a prompt in it, and the longer are steps: the time that agrees with itself is come
+    near to from above, in as many of Newton's steps as leave less than a thousandth between two.
+    """
+    given = {"step": step, "growth": growth, "at": at, "output": output, "added": added, "passes": passes}
+    longest = form.longest_step.term(f"{name}.longest", **given)
+    nearest = longest
+    for count in range(_NEWTONS):
+        nearest = form.nearer_step.term(
+            f"{name}.nearer_{count}", token=nearest, rate=rate, ranks=model.serve.sharing.attention_dp, **given
+        )  # fmt: skip
+    return form.token_of_ranks.term(name, longest=longest, nearest=nearest, rate=rate, **given)
 
 
 def context_wait(model: ServingModel, attention: Term) -> Term:
     """Seconds of a decode step in which ranks wait for the one with the longest contexts."""
-    ratio = uneven_context_share.term(
+    ratio = form.uneven_context_share.term(
         "decode.uneven_context", ranks=model.serve.sharing.attention_dp, batch=model.serve.batch, prompt=model.begun(),
         output=model.subject.plan("output", model.plan.output),
     )  # fmt: skip

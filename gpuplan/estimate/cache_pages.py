@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from gpuplan.formulas import engine_memory as form
 from gpuplan.formulas.basic import repeated_bytes, smaller, whole_pieces
 from gpuplan.models.architecture import Mixer
-from gpuplan.models.mixers import Attention, Compressed, Mla, SparseMla
+from gpuplan.models.mixers import Attention, BlockSparse, Compressed, Mla, SparseMla
 from gpuplan.record import Record
 from gpuplan.term import DEFINITION, Term, greatest, total
 from gpuplan.workload.context import ONE
@@ -58,7 +58,7 @@ def pages_of(model: ServingModel, element: Term) -> Pages | None:
     subject = model.subject
     if not subject.arch.remembers or model.source() is not None:
         return None
-    if any(isinstance(mixer, (SparseMla, Compressed)) for mixer in subject.arch.mixers):
+    if any(isinstance(mixer, (SparseMla, BlockSparse, Compressed)) for mixer in subject.arch.mixers):
         return None  # The keys of indexers, and compressed ones, have pages of their own.
     kinds = _kinds(model, element)
     tokens = [one for one in kinds if one.by_token]

@@ -177,7 +177,7 @@ def together(prompts: Side, answers: Side, links: tuple[Hardware, ...], asked: A
         "tokens_per_s_per_accelerator": rate_each.term("tokens_per_s_per_accelerator", rate=tokens, ways=chips),
         "prefill_utilization": queue.part_of_rate.term("prefill_utilization", rate=rate, most=read.most),
         "decode_utilization": queue.part_of_rate.term("decode_utilization", rate=rate, most=most),
-        "prefill_workers": prompts.workers, "decode_workers": answers.workers,
+        "full_tpot_s": full.seconds, "prefill_workers": prompts.workers, "decode_workers": answers.workers,
         "running_requests": model.leaves.times("running_requests", running, ranks),
         "kv_transfer_bytes": read.sent, "kv_transfer_s": read.transfer, "kv_transfer_waited_s": read.waited,
     }  # fmt: skip
@@ -284,7 +284,7 @@ def _at_rate(
     growth = queue.step_growth.term("growth", few=one.seconds, at=ONE, many=full.seconds, rows=room)
     none = Term("nothing_added", 0.0, "s", NOTHING)
     found = queue.running_at_rate.term(
-        "running_found", rate=each, output=output, step=one.seconds, at=ONE, growth=growth, added=none
+        "running_found", rate=each, output=output, step=one.seconds, at=ONE, growth=growth, added=none, slope=none,
     )  # fmt: skip
     running = smaller.term("running_of_rank", a=larger.term("running_some", a=found, b=ONE), b=room)
     step = decoding(model, "decode", running)

@@ -162,7 +162,7 @@ def _encoded(model: ServingModel, name: str, sequences: Term) -> Term:
     )  # fmt: skip
     habits = model.profile.encoder
     if habits is not None:
-        own = model.profile.replaced(layer_host=habits.layer_host, layer_host_of={})
+        own = model.profile.replaced(layer_host=habits.layer_host, layer_host_of={}, prompt_host=None)
         encoder = encoder.replaced(profile=own, hosted_as="encoder_layer_host")
     work = _work(model, name, leaves, serve, images, passes)
     made = encoder.phase(name, work, no_time(name), passes)

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 _LINKS = ("switched", "mesh", "hybrid-mesh", "ring", "torus")
 """Topologies of links of the accelerators' own."""
+_BRIDGED = 2
+"""Cards that a bridge joins."""
 
 
 def beside_caches(model: ServingModel) -> Parts:
@@ -98,8 +100,11 @@ def rotary_tables(model: ServingModel) -> Parts:
 
 
 def _joined(hw: Hardware) -> bool:
-    """Whether the accelerators of a node have links of their own."""
-    return bool(hw.levels) and hw.levels[0].topology in _LINKS
+    """Whether the accelerators of a node have links of their own that join more than the two cards of a bridge."""
+    if not hw.levels or hw.levels[0].topology not in _LINKS:
+        return False
+    first = hw.levels[0]
+    return first.topology == "switched" or first.size is None or first.size > _BRIDGED
 
 
 def _graphs(model: ServingModel) -> Parts:

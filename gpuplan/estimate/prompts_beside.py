@@ -32,6 +32,8 @@ class Prompts(Record, kw_only=True):
     """The same with what ranks of attention wait for the prompts of others."""
     room: Term
     """Tokens of prompts of one pass."""
+    lengthened: Term
+    """Steps of those that decode which one prompt lengthens: one where prompts go first, in all of their passes."""
 
 
 def step_of(model: ServingModel, name: str, batch: Term) -> ServingPhase:
@@ -73,12 +75,14 @@ def prompts_beside(
     if not first:
         seen = model.seen(f"load.{at}mixed_seen", prompt, output)
         groups = (*groups, Group(sequences=rows, q_len=ONE, kv_len=seen, decodes=True))
-    shared_by = None
+    shared_by, lengthened = None, ONE if first else passes
     if by_turns(model):
         ranks = model.serve.sharing.attention_dp
         beside = {"decoding": model.leaves.times(f"load.{at}rows_of_all", rows, ranks)} if not first else {}
         of_rank = tokens if together is None else model.leaves.times(f"load.{at}read_by_rank", together, tokens)
-        read = tokens_read_beside.term(f"load.{at}read_by_all", tokens=of_rank, ranks=ranks, batch=batch, output=output)
+        read = tokens_read_beside.term(
+            f"load.{at}read_by_all", tokens=of_rank, ranks=ranks, batch=batch, output=output, passes=lengthened
+        )  # fmt: skip
         shared_by = total(f"load.{at}tokens_of_all", {"read": read, **beside})
     phase = model.step(f"{at}prompt_step", groups, shared_by=shared_by)
     if drafter is not None:
@@ -96,8 +100,10 @@ def prompts_beside(
         added = queue.pass_seconds.term(f"load.{at}added_each", whole=added, passes=together)
     if model.plan.images is not None:
         phase, own, added = _with_images(model, at, phase, own, added)
-    between = waited(model, f"load.{at.rstrip('_') or 'own'}", added, batch, output)
-    return Prompts(phase=phase, passes=passes, own=own, added=added, between=between, room=room)
+    between = waited(model, f"load.{at.rstrip('_') or 'own'}", added, batch, output, lengthened)
+    return Prompts(
+        phase=phase, passes=passes, own=own, added=added, between=between, room=room, lengthened=lengthened
+    )  # fmt: skip
 
 
 def _with_images(model: ServingModel, at: str, phase: ServingPhase, own: Term, added: Term) -> tuple[ServingPhase, Term, Term]:

@@ -6,13 +6,21 @@ from gpuplan.estimate.least_work import shares_of_peak
 from gpuplan.estimate.pins import as_set
 from gpuplan.estimate.serving import ServingModel
 from gpuplan.estimate.serving_figures import ServingFigures, memory_figures, serving_figures
+from gpuplan.estimate.speech import AN_HOUR
 from gpuplan.estimate.spent import spent
 from gpuplan.estimate.subject import Subject
 from gpuplan.formulas.basic import product, rate, share
+from gpuplan.formulas.cost import usd_per_s_of_all
+from gpuplan.formulas.diffusion import usd_per_thousand
+from gpuplan.formulas.speech import audio_rate, usd_per_audio_hour
 from gpuplan.machine.half_sums import products_peak
+from gpuplan.models.count import PATCHES
 from gpuplan.plan.serve import ServePlan
-from gpuplan.term import total
+from gpuplan.term import Term, total
 from gpuplan.workload.context import ONE
+
+MILLI = 1000.0
+"""Milliseconds of a second."""
 
 
 def served_figures(subject: Subject, plan: ServePlan) -> ServingFigures:
@@ -50,8 +58,34 @@ def reading_figures(subject: Subject, plan: ServePlan) -> ServingFigures:
     }  # fmt: skip
     if not subject.arch.remembers:
         del figures["kv_cache_bytes_per_sequence"]
-    figures |= spent(subject, tokens_per_s, "tokens")
+    figures |= spent(subject, tokens_per_s, "tokens") | _of_senses(model, sequences, whole.seconds)
     bounds = shares_of_peak(
         subject, model.serve, {"prefill": (model.prompt(), alone.seconds)}, peak=products_peak(subject.hw, model.types().matmul)
     )
     return as_set(ServingFigures(figures=figures, memory=memory, prefill=alone, whole=whole, bounds=bounds), subject.pins)
+
+
+def _of_senses(model: ServingModel, sequences: Term, seconds: Term) -> dict[str, Term]:
+    """Images a second of what sees, or seconds of sound a second of what hears, and what they cost; nothing of what reads words."""
+    subject, images, arch = model.subject, model.plan.images, model.subject.arch
+    price = None
+    if subject.price is not None:
+        price = usd_per_s_of_all.term("fleet.price_of_all", units=subject.accelerators(), price=subject.price)
+    if arch.frame_ms is not None:
+        frame = Term("model.frame", arch.frame_ms / MILLI, "s", subject.card)
+        frames = product.term("batch.frames", a=sequences, b=model.prompt())
+        heard = audio_rate.term("audio_seconds_per_s", sequences=frames, each=frame, seconds=seconds)
+        cost = {} if price is None else {
+            "cost_usd_per_audio_hour": usd_per_audio_hour.term("cost.audio_hour", price=price, hour=AN_HOUR, rate=heard)
+        }  # fmt: skip
+        return {"audio_seconds_per_s": heard, **cost}
+    if images is None and PATCHES not in arch.extra_params:
+        return {}
+    each = ONE if images is None else model.leaves("plan.images", images.count)
+    seen = rate.term("images_per_s", count=product.term("batch.images", a=sequences, b=each), seconds=seconds)
+    if price is None:
+        return {"images_per_s": seen}
+    return {
+        "images_per_s": seen,
+        "cost_usd_per_thousand_images": usd_per_thousand.term("cost.thousand_images", price=price, per_s=seen),
+    }

@@ -148,6 +148,9 @@ class Estimate(Record):
             if impossible(key, low) or impossible(key, high) or not low - slack <= middle <= high + slack:
                 raise ImpossibleError(_problem(f"{key} runs from {low:.6g} to {high:.6g} around {middle:.6g}", self.figures[key]))
             made[key] = low, high
+        for key, most in _AT_MOST.items():
+            if key in made and most in made:
+                made[key] = made[key][0], max(min(made[key][1], made[most][1]), float(self.figures[key].value))
         endless = any(made[key][1] >= 1.0 for key in self.filled if key in made)
         return {key: (low, inf) if endless and _WAITS.match(key) else (low, high) for key, (low, high) in made.items()}
 
@@ -201,6 +204,8 @@ class Estimate(Record):
 
 _WAITS = re.compile(r"(ttft|e2e)(_p\d+)?_s$|waiting_requests$")
 """Figures that grow without end where more comes than is served."""
+_AT_MOST = {"tpot_s": "full_tpot_s"}
+"""Figures that end where another does: a token takes no longer than on replicas that are full."""
 ENDLESS = "no bound: at the slow end requests arrive faster than they are served"
 _ROUNDING = 1e-9
 REPORT = "please report the command and what `gpuplan doctor` prints"

@@ -424,7 +424,7 @@ class ServingModel(Record, kw_only=True):
             parts = decode_parts(self, name, work, parts, held) if passes is None else pass_parts(self, name, parts, held)
         waits = f"{name}.issue_wait" if passes is None else f"{name}.one_issue_wait"
         parts["issue_wait"] = issue_wait(
-            self, name, waits, work, total(f"{name}.busy", parts), answered, reads=reads
+            self, name, waits, work, rows, total(f"{name}.busy", parts), answered, reads=reads
         )  # fmt: skip
         parts["host"] = step_host(self, f"{name}.host" if passes is None else f"{name}.pass.host", work, decodes=passes is None)
         parts |= answering(self, name, answered) | copied(self, name, decodes=not reads)

@@ -14,7 +14,7 @@ from gpuplan.units import HOUR
 if TYPE_CHECKING:
     from gpuplan.estimate.serving import ServingModel
 
-_HOUR = Term("audio.hour", HOUR, "s", DEFINITION)
+AN_HOUR = Term("audio.hour", HOUR, "s", DEFINITION)
 
 
 def speech_figures(model: ServingModel, time: Term) -> dict[str, Term]:
@@ -32,7 +32,7 @@ def speech_figures(model: ServingModel, time: Term) -> dict[str, Term]:
     found = {"audio_seconds_per_s": rate, "transcript_s": _transcript(model, pieces)}
     if subject.price is not None:
         fleet = usd_per_s_of_all.term("audio.price", units=subject.accelerators(), price=subject.price)
-        found["cost_usd_per_audio_hour"] = speech.usd_per_audio_hour.term("cost.audio_hour", price=fleet, hour=_HOUR, rate=rate)
+        found["cost_usd_per_audio_hour"] = speech.usd_per_audio_hour.term("cost.audio_hour", price=fleet, hour=AN_HOUR, rate=rate)
     return found
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from gpuplan.estimate.attention_ranks import told_by_ranks
 from gpuplan.estimate.pricing import alone, in_turn, priced
 from gpuplan.formulas import inference as form
+from gpuplan.formulas.attention_kernels import seconds_up_to
 from gpuplan.formulas.basic import difference, product, remaining_seconds, repeated_bytes, repeated_seconds
 from gpuplan.formulas.memory import tensor_bytes
 from gpuplan.models.mixers import Attention, Compressed, GatedDelta, Mla, SparseMla, StateSpace
@@ -92,9 +93,9 @@ def issued(name: str, work: PassWork) -> dict[str, Term]:
 
 
 def issue_wait(
-    model: ServingModel, name: str, at: str, work: PassWork, busy: Term, answered: Term | None, *, reads: bool
+    model: ServingModel, name: str, at: str, work: PassWork, rows: Term, busy: Term, answered: Term | None, *, reads: bool
 ) -> Term:  # fmt: skip
-    """What the accelerator, `busy` for so long, waits for the host to issue a pass, which `reads` prompts or does not.
+    """What the accelerator, `busy` for so long, waits for the host to issue a pass of `rows`, which `reads` prompts or does not.
 
     Engines replay decode steps from graphs. Passes with prompts are of any length, and where no graph holds them the host issues
     them kernel by kernel: of latent attention there are many small ones. `at` is what the wait is called. Behind pipeline stages
@@ -103,7 +104,7 @@ def issue_wait(
     profile, habit = model.profile, model.subject.habit
     each = habit(model.hosted_as, profile.layer_host_of.get(model.plan.weights, profile.layer_host))
     if reads and (prompts := _prompt_host(model)) is not None:
-        each = habit(*prompts)
+        each = _long_alone(model, name, rows, each, habit(*prompts))
     layers, stages, own = total(f"{name}.layers", issued(name, work)), profile.stage_host, on_processors(model)
     if own is not None:
         return repeated_seconds.term(at, count=layers, seconds=habit("processors.layer", own.layer))
@@ -150,6 +151,15 @@ def cache_copies(model: ServingModel, name: str, own: OwnProcessors) -> Term:
         f"{name}.copied_bytes", count=passes, size=model.cache_read(f"{name}.copied")
     ), launches=ONE)  # fmt: skip
     return priced(f"{name}.cache_copies", [stream], subject.hw)
+
+
+def _long_alone(model: ServingModel, name: str, rows: Term, replayed: Term, issued: Term) -> Term:
+    """Host time of a layer in a pass of `rows` with prompts, where those of a captured number of tokens are replayed."""
+    captures = model.profile.captures
+    if captures is None:
+        return issued
+    most = model.subject.habit("captured_most", captures.most)
+    return seconds_up_to.term(f"{name}.layer_host", value=rows, most=most, within=replayed, beyond=issued)
 
 
 def _prompt_host(model: ServingModel) -> tuple[str, SecondsField] | None:

@@ -34,6 +34,15 @@ def taken_up(model: ServingModel, decode: ServingPhase, token: Term, running: Te
     return made
 
 
+def scheduled_ahead(model: ServingModel, rest: Term) -> dict[str, Term]:
+    """The steps that were put together before a request came, while another one ran, of which `rest` is left: half in the mean."""
+    schedule = model.profile.schedule
+    if schedule is None or not schedule.ahead:
+        return {}
+    halves = model.leaves("halves_ahead", 2 * schedule.ahead)
+    return {"steps_ahead": repeated_seconds.term("load.steps_ahead", count=halves, seconds=rest)}
+
+
 def read_together(model: ServingModel, at: str, running: Term) -> Term | None:
     """Prompts that a rank reads in a pass with a request's own because requests wait; None: they do not.
 

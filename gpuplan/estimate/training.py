@@ -176,6 +176,9 @@ def profile_of(engine: Engine, plan: TrainPlan) -> TrainingProfile:
         told = f"--compile: {engine.name} is not run with torch.compile: its kernels are fused ones of its own, or its compiler's"
         hint = "leave it out, or name an engine that compiles models, such as `fsdp`, `torchtitan` or `deepspeed`"
         raise UsageError(Problem("engine.compile", told, hint))
+    if plan.tuning.frozen and not how.compiled:
+        profile = profile.around_adapters()
+        how = how.replaced(compiled=None) if profile.adapters.hidden_passes is not None else how
     made = profile.run(compiled=how.compiled, overlap=how.overlap, graphs=how.graphs, dispatcher=how.dispatcher)
     if plan.parallel.schedule != "dualpipe" or how.overlap is not None or profile.switched is None:
         return made

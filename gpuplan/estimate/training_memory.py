@@ -7,8 +7,9 @@ from gpuplan.estimate.moments import BOTH_ENDS, layer_bytes, other_moments, tran
 from gpuplan.estimate.pricing import alone
 from gpuplan.estimate.recipe import RecipeTerms, training_profile
 from gpuplan.estimate.share_of_layers import share_of_layers, share_recomputed
+from gpuplan.estimate.stand_ins import stand_in_bytes
 from gpuplan.estimate.subject import Subject
-from gpuplan.formulas.basic import difference, product, repeated_bytes, share, smaller
+from gpuplan.formulas.basic import difference, lesser_bytes, product, repeated_bytes, share, smaller
 from gpuplan.formulas.memory import (
     alone_bytes,
     bucket_bytes,
@@ -106,6 +107,8 @@ def _stage(
     parts |= _summed_in_runs(at, subject, plan, profile, work, recipe, stage)
     if not alone(work.dense_ranks) and profile.gradients.buckets == "apart":
         parts["buckets"] = _buckets(at, subject, profile, work, recipe, leaves, trained.dense)
+    if (stand_ins := stand_in_bytes(at, subject, plan, profile, work)) is not None:
+        parts["gradient_stand_ins"] = stand_ins
     parts |= _copies(at, plan, work, recipe, stage)
     activations = _activations(at, subject, plan, work, leaves, stage)
     passing = {"activations": replace(activations, name=f"{at}.all_activations") if _shares_buffers(profile) else activations}
@@ -118,13 +121,14 @@ def _stage(
         passing["transient"] = greatest(f"{at}.transient", transient)
     parts |= passing
     at_step, beside_step = dict[str, Term](), dict(passing)
-    stays = any(all_true(one.value > 1) for one in (work.micro_batches, work.dense_ranks))
+    ranks = ONE if summed or (zero == 3 and profile.gradients.shards == "each-step") else work.dense_ranks
+    stays = any(all_true(one.value > 1) for one in (work.micro_batches, ranks))
     if profile.gradients.made == "each-step" and "gradients" in parts and (summed or not stays):
         at_step["gradients"] = parts["gradients"]
         parts["gradients"] = beside_step["gradients"] = new_gradient_bytes.term(
             f"{at}.gradients_at_peak", gradients=at_step["gradients"], layer=layer_bytes(at, work),
             beside=total(f"{at}.passing_of_loss", dict(passing)),
-            micro_batches=ONE if summed else work.micro_batches, ranks=ONE if summed else work.dense_ranks,
+            micro_batches=ONE if summed else work.micro_batches, ranks=ranks,
         )  # fmt: skip
     parts |= other_moments(at, subject, plan, profile, work, recipe, stage, passing=beside_step, whole=at_step.get("gradients"))
     counted = total(f"{at}.counted", dict(parts))
@@ -229,7 +233,13 @@ def _gathered(
         if params.edges is not None:
             inner = difference.term(f"{at}.stage_params", whole=params.dense, part=params.edges)
         alive = stage_or_few_params.term(f"{at}.gathered_stage_params", pp=work.pipeline.group, stage=inner, few=alive)
-    held = {"layers": repeated_bytes.term(f"{at}.gathered_layers", count=alive, size=recipe.gathered)}
+    # Frozen weights travel as they are stored; a matrix is widened where it is multiplied.
+    stored = (
+        recipe.gathered
+        if recipe.frozen is None
+        else lesser_bytes.term("recipe.gathered_frozen", size=recipe.gathered, most=recipe.frozen)
+    )
+    held = {"layers": repeated_bytes.term(f"{at}.gathered_layers", count=alive, size=stored)}
     if params.edges is not None:
         edges = (
             smaller.term(f"{at}.larger_edge", a=params.edges, b=work.largest_edge)

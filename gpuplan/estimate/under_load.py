@@ -5,16 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gpuplan.errors import Problem, UsageError
-from gpuplan.estimate.attention_ranks import by_turns
+from gpuplan.estimate.attention_ranks import among_ranks, by_turns
 from gpuplan.estimate.burst import of_burst
 from gpuplan.estimate.percentiles import Steady
 from gpuplan.estimate.prompts_beside import Prompts, cuts_prompts, prompts_beside, step_of
+from gpuplan.estimate.rate_solved import Full, running_at_once
 from gpuplan.estimate.serving_memory import ServingMemory
-from gpuplan.estimate.taken_up import taken_up
+from gpuplan.estimate.taken_up import scheduled_ahead, taken_up
 from gpuplan.formulas import inference as form
 from gpuplan.formulas import percentiles as spreads
 from gpuplan.formulas import queueing as queue
-from gpuplan.formulas.attention_ranks import step_under_way
+from gpuplan.formulas.attention_ranks import step_deviation_of_ranks, step_under_way
 from gpuplan.formulas.basic import larger, rate_each, repeated_seconds, share, smaller
 from gpuplan.num import all_true
 from gpuplan.plan.load import Load
@@ -51,16 +52,6 @@ class Users(Record, kw_only=True):
     """Sequences that decode at once at most."""
     at_once: Term
     """Users that have a place."""
-
-
-class Full(Record, kw_only=True):
-    """Replicas whose places are all taken."""
-
-    places: Term
-    step: ServingPhase
-    prompts: Prompts
-    most: Term
-    """The most requests a second that all of them keep."""
 
 
 def under_load(model: ServingModel, memory: ServingMemory, load: Load, full: Full | None = None) -> UnderLoad:
@@ -128,7 +119,10 @@ def when_full(model: ServingModel, memory: ServingMemory) -> Full:
         "load.highest_rate", places=room, output=_output(model), step=step.seconds, added=prompts.between,
         replicas=model.subject.plan("dp", model.plan.parallel.dp),
     )  # fmt: skip
-    return Full(places=room, step=step, prompts=prompts, most=most)
+    token = queue.full_token_seconds.term(
+        "load.full_tpot", places=room, output=_output(model), step=step.seconds, added=prompts.between
+    )  # fmt: skip
+    return Full(places=room, step=step, prompts=prompts, most=most, token=token)
 
 
 def _output(model: ServingModel) -> Term:
@@ -152,7 +146,8 @@ def _closed(model: ServingModel, memory: ServingMemory, load: Load) -> UnderLoad
     subject = model.subject
     replicas, output = subject.plan("dp", model.plan.parallel.dp), _output(model)
     asked = subject.plan("concurrency", 1.0 if load.concurrency is None else load.concurrency)
-    users = larger.term("load.users", a=share.term("load.users_of_replica", amount=asked, ways=replicas), b=ONE)
+    each = share.term("load.users_of_replica", amount=asked, ways=replicas)
+    users = larger.term("load.users", a=each, b=ONE)
     room = places(model, memory)
     at_once = smaller.term("load.at_once", a=users, b=room)
     crowd = Users(all=users, places=room, at_once=at_once)
@@ -160,6 +155,8 @@ def _closed(model: ServingModel, memory: ServingMemory, load: Load) -> UnderLoad
     prompts = prompts_beside(model, at_once, full, users=at_once)
 
     def token(name: str, step: Term, running: Term) -> Term:
+        if by_turns(model):
+            return among_ranks(model, name, step, prompts, running, each)
         return queue.shared_step_seconds.term(
             name, step=step, added=prompts.between, running=running, users=at_once, output=output
         )  # fmt: skip
@@ -189,12 +186,12 @@ def _closed(model: ServingModel, memory: ServingMemory, load: Load) -> UnderLoad
     if waves is not None:
         wait = queue.wave_wait_seconds.term("load.wave_wait", apart=wait, burst=waves.again, own=prompts.own, part=waves.part)
     host, reading = request_times(model)
+    rest = queue.step_rest_seconds.term("load.step_in_progress", step=_under_way(model, decode, tpot), users=at_once)
     inner = {
         **host,
         **taken_up(model, decode, tpot, running),
-        "step_in_progress": queue.step_rest_seconds.term(
-            "load.step_in_progress", step=_under_way(model, decode, tpot), users=at_once
-        ),
+        "step_in_progress": rest,
+        **scheduled_ahead(model, rest),
         "other_prompts": wait,
         "prefill": prompts.own,
     }
@@ -211,8 +208,8 @@ def _closed(model: ServingModel, memory: ServingMemory, load: Load) -> UnderLoad
     steady = None
     if load.requests is None and _tells(model):
         none = Term("load.no_growth", 0.0, "s", EVEN_LOOP)
-        each = rate_each.term("load.rate_of_loop", rate=rate, ways=replicas)
-        steady = _steady(model, load, prompts, decode, each, figures, later, growth=none, running=running, busy=None)
+        of_each = rate_each.term("load.rate_of_loop", rate=rate, ways=replicas)
+        steady = _steady(model, load, prompts, decode, of_each, figures, later, growth=none, running=running, busy=None)
     return UnderLoad(
         figures={**figures, "waiting_requests": waiting}, decode=decode, first=first, parts=parts, prompt=prompts.phase,
         steady=steady,
@@ -288,7 +285,7 @@ class _Waves(Record, kw_only=True):
 def _under_way(model: ServingModel, decode: ServingPhase, token: Term) -> Term:
     """The step that runs when a request comes: of ranks that wait for each other's prompts it is a mean one with these."""
     if not by_turns(model) or model.plan.drafting is not None:
-        return decode.seconds
+        return decode.seconds if decode.step is None else decode.step
     return step_under_way.term(
         "load.step_under_way", step=decode.seconds, token=token, ranks=model.serve.sharing.attention_dp
     )  # fmt: skip
@@ -333,22 +330,8 @@ def _at_rate(model: ServingModel, memory: ServingMemory, load: Load, full: Full)
     rate = rate_each.term("load.rate_of_replica", rate=asked, ways=replicas)
     room = full.places
 
-    def solved(name: str, at: Term, step: ServingPhase, added: Term) -> tuple[Term, Term]:
-        growth = queue.step_growth.term(f"{name}.growth", few=step.seconds, at=at, many=full.step.seconds, rows=room)
-        found = queue.running_at_rate.term(
-            f"{name}.solved", rate=rate, output=output, step=step.seconds, at=at, growth=growth, added=added
-        )  # fmt: skip
-        return smaller.term(f"{name}.running", a=found, b=room), growth
-
-    # Steps grow ever less with more sequences: the line from few to all places lies below them, and each next one is nearer.
-    running, growth = solved("rough", ONE, step_of(model, "decode_one", ONE), full.prompts.between)
-    for name in ("near", "nearer"):
-        at = larger.term(f"{name}.rows", a=running, b=ONE)
-        step = step_of(model, f"decode_{name}", at)
-        prompts = prompts_beside(model, running, step, at=f"{name}_")
-        running, growth = solved(name, at, step, prompts.between)
-    decode = step_of(model, "decode", larger.term("load.rows_at_once", a=running, b=ONE))
-    tpot = queue.token_at_rate.term("tpot", step=decode.seconds, rate=rate, added=prompts.between)
+    found = running_at_once(model, full, rate)
+    running, growth, decode, prompts, tpot = found.running, found.growth, found.decode, found.prompts, found.token
     later = queue.later_seconds.term("load.later", output=output, token=tpot)
     of_lengths = _spreads(model, load)
     host, _ = request_times(model)
@@ -359,6 +342,7 @@ def _at_rate(model: ServingModel, memory: ServingMemory, load: Load, full: Full)
         **host,
         **taken_up(model, decode, tpot, running),
         "step_in_progress": rest,
+        **scheduled_ahead(model, rest),
         "other_prompts": _wait_at_rate(
             model,
             prompts,
@@ -380,6 +364,7 @@ def _at_rate(model: ServingModel, memory: ServingMemory, load: Load, full: Full)
     figures |= {
         "waiting_requests": queue.waiting_at_rate.term("load.waiting", rate=asked, wait=ttft),
         "highest_rate_per_s": full.most,
+        "full_tpot_s": full.token,
         "utilization": queue.part_of_rate.term("load.utilization", rate=asked, most=full.most),
     }
     steady = None
@@ -396,19 +381,24 @@ def _wait_at_rate(
     """Mean wait for the prompts of others that came at random: in turn before decoding, or in the steps beside it."""
     if model.profile.steps != "mixed":
         return queue.prompt_wait_seconds.term("load.queue", rate=rate, added=prompts.added, spread=spread)
-    seen = spreads.prompts_seen.term("load.prompts_seen", rate=rate, between=prompts.between, added=prompts.added)
-    deviation = spreads.mixed_step_deviation.term(
-        "load.step_deviation", rate=seen, added=prompts.added, spread=spread, step=step
-    )  # fmt: skip
+    if by_turns(model):
+        deviation = step_deviation_of_ranks.term(
+            "load.step_deviation", token=token, rate=rate, added=prompts.added, passes=prompts.lengthened,
+            ranks=model.serve.sharing.attention_dp,
+        )  # fmt: skip
+    else:
+        deviation = spreads.mixed_step_deviation.term(
+            "load.step_deviation", rate=rate, added=prompts.added, spread=spread, step=step
+        )  # fmt: skip
     met = spreads.met_step_mean.term("load.met_step", mean=token, deviation=deviation)
-    return spreads.mixed_wait_seconds.term("load.queue", rate=seen, added=prompts.added, met=met, running=running, rest=rest)
+    return spreads.mixed_wait_seconds.term("load.queue", rate=rate, added=prompts.added, met=met, running=running, rest=rest)
 
 
 def saturated(model: ServingModel, full: Full) -> dict[str, Term]:
     """What replicas do whose places are all taken at all times, because more comes than they keep: no time to the first token."""
     tokens = queue.tokens_of_requests.term("tokens_per_s", rate=full.most, tokens=_output(model))
     running = model.leaves.times("load.running_of_all", full.places, model.subject.plan("dp", model.plan.parallel.dp))
-    return {"highest_rate_per_s": full.most, "tokens_per_s": tokens, "running_requests": running}
+    return {"highest_rate_per_s": full.most, "full_tpot_s": full.token, "tokens_per_s": tokens, "running_requests": running}
 
 
 def _told(

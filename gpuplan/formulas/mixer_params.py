@@ -62,6 +62,11 @@ _DEEPSEEK_V4 = Source(
     title="transformers: DeepseekV4Attention, DeepseekV4CSACompressor, DeepseekV4Indexer, DeepseekV4HyperConnection",
     url="https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/deepseek_v4/modeling_deepseek_v4.py",
 )
+_MINIMAX_M3 = Source(
+    kind="docs", title="Transformers 5.23.0: models/minimax_m3_vl/modeling_minimax_m3_vl.py",
+    url="https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/models/minimax_m3_vl/modeling_minimax_m3_vl.py",
+    section="class MiniMaxM3VLIndexer", checked="2026-11-23",
+)  # fmt: skip
 _STEP = Source(
     kind="docs",
     title="transformers: Step3p7Attention, gate_per_head",
@@ -239,6 +244,18 @@ def indexer_params(*, hidden: Count, q_rank: Count, heads: Count, head_dim: Coun
     851524864.0
     """
     return q_rank * heads * head_dim + hidden * (head_dim + heads) + 2.0 * head_dim
+
+
+@formula(_MINIMAX_M3)
+def block_indexer_params(*, hidden: Count, heads: Count, head_dim: Count) -> Count:
+    """An indexer of blocks of keys: queries and one key from the hidden state, and a norm of each.
+
+    One of the 57 of MiniMax-M3:
+
+    >>> block_indexer_params(hidden=6144.0, heads=4.0, head_dim=128.0)
+    3932416.0
+    """
+    return hidden * (heads + 1.0) * head_dim + 2.0 * head_dim
 
 
 @formula(_STEP)

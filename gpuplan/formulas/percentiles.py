@@ -5,7 +5,7 @@ Deviations are roots of central moments, so that all of them are times: the seco
 
 from __future__ import annotations
 
-from gpuplan.num import Count, PerS, Ratio, Seconds, exp, log2, maximum, minimum, sqrt, where
+from gpuplan.num import Count, PerS, Ratio, Seconds, exp, log2, maximum, minimum, sqrt
 from gpuplan.term import DEFINITION, Source, formula
 
 _MG1 = Source(
@@ -150,18 +150,6 @@ def rest_deviation(*, step: Seconds, running: Count) -> Seconds:
     0.00346
     """
     return step * sqrt((1 - exp(-running)) / 12)
-
-
-@formula(DEFINITION)
-def prompts_seen(*, rate: PerS, between: Seconds, added: Seconds) -> PerS:
-    """Prompts a second that lengthen the steps of a rank, where each of its own brings those of others that it waits for.
-
-    Of prompts that add nothing, they are its own.
-
-    >>> prompts_seen(rate=2.0, between=0.4, added=0.1), prompts_seen(rate=2.0, between=0.0, added=0.0)
-    (8.0, 2.0)
-    """
-    return rate * where(added > 0.0 / rate, between, 1.0 / rate) / where(added > 0.0 / rate, added, 1.0 / rate)
 
 
 @formula(_MG1)

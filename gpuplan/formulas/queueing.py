@@ -323,27 +323,89 @@ def tokens_of_requests(*, rate: PerS, tokens: Count) -> PerS:
 def step_growth(*, few: Seconds, at: Count, many: Seconds, rows: Count) -> Seconds:
     """What a decode step grows by with each more sequence, as the line through that of `at` sequences and that of `rows`.
 
+    It is no more than in proportion, as steps grow ever less.
+
     >>> step_growth(few=0.01, at=1, many=0.02, rows=101), step_growth(few=0.01, at=1, many=0.01, rows=1)
     (0.0001, 0.0)
+    >>> step_growth(few=0.01, at=10, many=0.04, rows=20)
+    0.001
+    """
+    return minimum((many - few) / maximum(rows - at, 1.0), few / maximum(at, 1.0))
+
+
+@formula(DEFINITION)
+def added_slope(*, few: Seconds, at: Count, many: Seconds, rows: Count) -> Seconds:
+    """What a prompt adds more to steps with each more sequence beside it, as the line through `at` of them and `rows`.
+
+    >>> added_slope(few=0.2, at=1, many=0.1, rows=101), added_slope(few=0.2, at=7, many=0.2, rows=7)
+    (-0.001, 0.0)
     """
     return (many - few) / maximum(rows - at, 1.0)
 
 
+@formula(DEFINITION)
+def added_beside(*, added: Seconds, at: Count, slope: Seconds, rows: Count) -> Seconds:
+    """What a prompt adds to steps beside so many sequences, from what it does beside `at` of them.
+
+    >>> added_beside(added=0.2, at=1, slope=-0.001, rows=51)
+    0.15
+    """
+    return maximum(added + slope * (rows - at), 0.0 * added)
+
+
 @formula(_LITTLE)
-def running_at_rate(*, rate: PerS, output: Count, step: Seconds, at: Count, growth: Seconds, added: Seconds) -> Count:
+def running_at_rate(
+    *, rate: PerS, output: Count, step: Seconds, at: Count, growth: Seconds, added: Seconds, slope: Seconds
+) -> Count:
     """Sequences that decode at once when requests come at a rate: b = rate·(output - 1)·token, of a token that b itself lengthens.
 
-    A token takes (step + growth·(b - at))/(1 - rate·added): a decode step, stretched by the share of time that prompts take. Where
-    less than a hundredth of the time would be left it is as with that: there is no steady state from there on.
+    A token takes (step + growth·(b - at))/(1 - rate·(added + slope·(b - at))): a decode step, stretched by the share of time that
+    prompts take. Where no number agrees with itself there is no steady state, and as many run as can.
 
-    >>> running_at_rate(rate=1.0, output=101, step=0.02, at=1, growth=0.0, added=0.0)
+    >>> running_at_rate(rate=1.0, output=101, step=0.02, at=1, growth=0.0, added=0.0, slope=0.0)
     2.0
-    >>> running_at_rate(rate=5.0, output=101, step=0.02, at=1, growth=0.001, added=0.0)
+    >>> running_at_rate(rate=5.0, output=101, step=0.02, at=1, growth=0.001, added=0.0, slope=0.0)
     19.0
+    >>> running_at_rate(rate=1.0, output=101, step=0.02, at=2.0, growth=0.0, added=0.5, slope=-0.05)
+    3.483
     """
-    return maximum(rate * (output - 1) * (step - growth * at), 0.0 * at) / maximum(
-        1 - rate * added - rate * (output - 1) * growth, 0.01
+    return (
+        2
+        * rate
+        * (output - 1)
+        * maximum(step - growth * at, 0.0 * step)
+        / maximum(
+            time_left(rate=rate, output=output, at=at, growth=growth, added=added, slope=slope)
+            + sqrt(
+                maximum(
+                    time_left(rate=rate, output=output, at=at, growth=growth, added=added, slope=slope) ** 2
+                    - 4 * rate * slope * rate * (output - 1) * maximum(step - growth * at, 0.0 * step),
+                    0.0 * rate * added,
+                )
+            ),
+            1e-6,
+        )
     )
+
+
+@formula(_LITTLE)
+def time_left(*, rate: PerS, output: Count, at: Count, growth: Seconds, added: Seconds, slope: Seconds) -> Ratio:
+    """What is left of the time beside no sequences when prompts and the growth of steps are taken off.
+
+    >>> time_left(rate=1.0, output=101, at=1, growth=0.001, added=0.1, slope=0.0)
+    0.8
+    """
+    return 1 - rate * (added - slope * at) - rate * (output - 1) * growth
+
+
+@formula(_LITTLE)
+def answers_at_rate(*, rate: PerS, output: Count, token: Seconds) -> Count:
+    """Sequences that decode at once when requests come at a rate, each for so many tokens after the first.
+
+    >>> answers_at_rate(rate=2.0, output=101.0, token=0.02)
+    4.0
+    """
+    return rate * (output - 1) * token
 
 
 @formula(_LITTLE)
@@ -409,6 +471,16 @@ def place_wait_at_rate(*, running: Count, places: Count, stay: Seconds, spread: 
         * (1 + spread**2)
         / 2
     )
+
+
+@formula(DEFINITION)
+def full_token_seconds(*, places: Count, output: Count, step: Seconds, added: Seconds) -> Seconds:
+    """Mean time of an output token of a replica whose places are all taken at all times: no load makes it longer.
+
+    >>> full_token_seconds(places=50, output=101, step=0.02, added=0.06)
+    0.05
+    """
+    return step + places * added / maximum(output - 1, 1.0)
 
 
 @formula(DEFINITION)

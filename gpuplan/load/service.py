@@ -34,6 +34,8 @@ class Service(Record, eq=False, kw_only=True):
     """Steps for which prompts wait until all ranks have one to read, or those of the only one fill a pass; 0: none waits."""
     hand_over: float = 0.0
     """Steps for which those wait whose prompts another worker reads, beside the one that runs when their caches come."""
+    ahead: int = 0
+    """Steps that are put together before the one that runs has ended, which those wait for that come meanwhile."""
     replicas: int = 1
     drafts: Drafts | None = None
 
@@ -78,7 +80,7 @@ class Service(Record, eq=False, kw_only=True):
         token_host = 0.0 if profile.token_host is None else _number(model, habit("token_host", profile.token_host))
         return cls(
             pace=pace, rules=rules, host=host, token_host=token_host, ranks=ranks, drafts=drafts,
-            waits=waited, hand_over=_hand_over(model),
+            waits=waited, hand_over=_hand_over(model), ahead=0 if profile.schedule is None else profile.schedule.ahead,
             replicas=max(round(float(model.plan.parallel.dp) / ranks), 1),
         )  # fmt: skip
 

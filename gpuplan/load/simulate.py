@@ -137,6 +137,8 @@ class _Pool:
         unit = at // self.service.ranks
         if self.service.token_host:
             now = self._free[unit] = max(self._free[unit], now) + self.prompt[request] * self.service.token_host
+        if self.service.ahead:
+            now += self.service.ahead * self.units[unit].step_seconds
         return now, self.first + unit
 
     def enter(self, request: int, now: float) -> None:

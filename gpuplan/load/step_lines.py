@@ -69,7 +69,6 @@ class StepLines:
         self._travels: list[float] | None = None if times.travels is None else times.travels.tolist()
         self._context = times.decode_keys.tolist()
         self._last = len(self._context) - 2
-        self._least, self._least_reading = times.issue, times.prompt_issue
         self._own: dict[int, tuple[list[float], list[float]]] = {}
         self._lines: dict[int, tuple[list[float], list[float]]] = {}
 
@@ -160,7 +159,8 @@ class StepLines:
     def whole(self, busy: float, read: int, tokens: int, sequences: int) -> float:
         """What `StepTimes.whole` says of one step, in plain numbers."""
         times = self.times
-        least = self._least_reading if read else self._least
+        prompts = times.short_issue if tokens <= times.short_tokens else times.prompt_issue
+        least = prompts if read else times.issue
         staged = times.stage_issue + times.stage_sequence * sequences
         least = staged if staged > least else least
         counted = (busy if busy > least else least) + times.host + times.sequence_host * sequences

@@ -60,6 +60,9 @@ class StepTimes(Record, eq=False, kw_only=True):
     issue: float
     """Host time to issue all layers of a decode step, which the accelerator waits for; `prompt_issue` of a step with prompts."""
     prompt_issue: float
+    short_issue: float
+    """The same of a step with prompts of at most `short_tokens`, which graphs may hold."""
+    short_tokens: float
     host: float
     sequence_host: float
     stage_issue: float
@@ -142,7 +145,8 @@ class StepTimes(Record, eq=False, kw_only=True):
             return decoding_group(rows, keys, verified)
 
         decoding = step((decoding_rows(1.0, 1.0),), float(verified))
-        reading = step((chunk_group(1.0, 1.0),), 1.0)
+        short = _graphed(model)
+        shortest, reading = (step((chunk_group(some, (some + 1) / 2),), some) for some in (1.0, short + 1.0))
         profile, habit = model.profile, model.subject.habit
         residuals = [
             with_values(habit(f"{name}_residual", getattr(profile, f"{name}_residual")), pins) for name in ("prefill", "decode")
@@ -151,7 +155,8 @@ class StepTimes(Record, eq=False, kw_only=True):
             shared=shared, head=head, experts=experts, travels=travels, verified=verified,
             chunk_tokens=chunk_tokens, chunk_keys=chunk_keys, chunk=own(chunk_group, chunk_tokens, chunk_keys, 1),
             decode_rows=decode_rows, decode_keys=decode_keys, decode=own(decoding_rows, decode_rows, decode_keys, verified),
-            issue=_issue(decoding), prompt_issue=_issue(reading), **_stages(model),
+            issue=_issue(decoding), prompt_issue=_issue(reading), short_issue=_issue(shortest), short_tokens=short,
+            **_stages(model),
             host=float(decoding.parts["host"].value),
             sequence_host=float(decoding.parts["sequences"].value) if "sequences" in decoding.parts else 0.0,
             prefill_residual=float(residuals[0].value), decode_residual=float(residuals[1].value),
@@ -186,7 +191,8 @@ class StepTimes(Record, eq=False, kw_only=True):
 
     def whole(self, busy: Any, read: Any, tokens: Any, sequences: Any) -> Any:
         """Seconds of a step whose work keeps the accelerator busy so long: with the host's part, and what no part counts."""
-        issue = np.where(np.asarray(read) > 0, self.prompt_issue, self.issue)
+        prompts = np.where(np.asarray(tokens) <= self.short_tokens, self.short_issue, self.prompt_issue)
+        issue = np.where(np.asarray(read) > 0, prompts, self.issue)
         waited = remaining_seconds(whole=np.maximum(issue, self.stage_issue + self.stage_sequence * sequences), hidden=busy)
         counted = busy + waited + self.host + self.sequence_host * sequences
         residual = mixed_residual(prefill=self.prefill_residual, decode=self.decode_residual, read=read, tokens=tokens)
@@ -214,6 +220,14 @@ def _term(name: str, value: Any) -> Term:
 def _layers(phase: ServingPhase, but: tuple[str, ...] = ()) -> Any:
     """The work of the layers of a step, but for some parts."""
     return sum(one.value for kind, one in phase.parts.items() if kind not in AROUND and kind not in but)
+
+
+def _graphed(model: ServingModel) -> float:
+    """Tokens of the longest pass with prompts that a graph holds."""
+    captures = model.profile.captures
+    if captures is None or model.profile.prompt_host is None:
+        return 0.0
+    return float(with_values(model.subject.habit("captured_most", captures.most), model.subject.pins).value)
 
 
 def _issue(phase: ServingPhase) -> float:

@@ -41,6 +41,7 @@ def hardware_of(
     *,
     catalog: Catalog | None = None,
     engine: str | None = None,
+    kernels_then: str | None = None,
     matmuls_of: Mapping[str, str] | None = None,
     fused_experts: bool = True,
     fused_quantisation: Collection[str] = (),
@@ -50,6 +51,7 @@ def hardware_of(
 
     Parameters come from `measured`, then the measured file of the accelerator, then its family's, which `notes` tell;
     `engine` (the id of an engine profile) picks the kernels of a serving engine where they were measured apart,
+    `kernels_then` the name that those of an earlier time have,
     `matmuls_of` the plain matmuls of other ones, by kind. `fused_experts`: matmuls over experts run in the fused kernels of serving
     engines, which is how they were measured; training engines run plain ones, or their own where these are described.
     `fused_quantisation`: kinds of matmuls whose input kernels before them quantise, so that it takes no time of its own.
@@ -63,10 +65,12 @@ def hardware_of(
     chip, local = target.accelerator, target.local
 
     def made() -> Kernels:
-        return _kernels(chip, measured, catalog, engine=engine, matmuls_of=lent, fused_experts=fused_experts, local=local)
+        return _kernels(
+            chip, measured, catalog, engine=engine, then=kernels_then, matmuls_of=lent, fused_experts=fused_experts, local=local
+        )
 
     lent = {} if matmuls_of is None else matmuls_of
-    key = ("kernels", chip.id, engine, tuple(sorted(lent.items())), fused_experts, local)
+    key = ("kernels", chip.id, engine, kernels_then, tuple(sorted(lent.items())), fused_experts, local)
     own = made() if measured is not None else catalog.once(key, made)
     parameters = with_inputs(_quantised_before(own.parameters, fused_quantisation), eight_bit_inputs)
     fabrics: list[Link] = []
@@ -145,10 +149,10 @@ class Kernels(Record, kw_only=True):
 
 
 def _kernels(
-    chip: Accelerator, measured: Measured | None, catalog: Catalog, *, engine: str | None, matmuls_of: Mapping[str, str],
-    fused_experts: bool, local: bool,
+    chip: Accelerator, measured: Measured | None, catalog: Catalog, *, engine: str | None, then: str | None,
+    matmuls_of: Mapping[str, str], fused_experts: bool, local: bool,
 ) -> Kernels:  # fmt: skip
-    chain = overlay.chain_of(catalog, chip.id, chip.family, measured, local=local)
+    chain = overlay.of_its_time(overlay.chain_of(catalog, chip.id, chip.family, measured, local=local), engine, then)
     dtypes = [dtype for dtype in chip.dtypes() if dtype in get_args(Dtype)]
     parameters, dtype_notes = overlay.matmul_terms(chain, dtypes, engine, matmuls_of)
     parameters |= overlay.grouped_terms(chain, dtypes, engine, fused=fused_experts)

@@ -101,6 +101,18 @@ def chain_of(
     return tuple(links)
 
 
+def of_its_time(chain: Sequence[Link], engine: str | None, then: str | None) -> tuple[Link, ...]:
+    """The files with the kernels that an engine had under another name, in place of those of today where they hold them."""
+    if engine is None or then is None:
+        return tuple(chain)
+    return tuple(
+        link.replaced(file=link.file.replaced(engines={**link.file.engines, engine: link.file.engines[then]}))
+        if then in link.file.engines
+        else link
+        for link in chain
+    )
+
+
 def terms_of(link: Link, prefix: str, fit: Schema, note: str = "") -> Iterator[tuple[str, Term]]:
     """Each number of a set of parameters as a term `hw.<prefix>.<key>`, by its dotted name without `hw.`."""
     told = f"measured on {link.file.name}" if link.borrowed else ""

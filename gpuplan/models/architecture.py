@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Literal, TypeAlias
 
 from gpuplan.errors import did_you_mean
-from gpuplan.models.mixers import Attention, Compressed, GatedDelta, Mla, NormKind, ShortConv, SparseMla, StateSpace
+from gpuplan.models.mixers import Attention, BlockSparse, Compressed, GatedDelta, Mla, NormKind, ShortConv, SparseMla, StateSpace
 from gpuplan.models.senses import Audio, Vision
 from gpuplan.schema import Fault, NonNegativeInt, PositiveInt, Schema, field
 
@@ -65,7 +65,7 @@ class Moe(Schema):
             yield Fault("model.experts", f"{self.top_k} experts a token are more than the {self.experts} there are")
 
 
-Mixer: TypeAlias = Attention | Mla | SparseMla | Compressed | GatedDelta | StateSpace | ShortConv
+Mixer: TypeAlias = Attention | BlockSparse | Mla | SparseMla | Compressed | GatedDelta | StateSpace | ShortConv
 ChannelMixer: TypeAlias = Mlp | Moe
 
 
@@ -179,6 +179,8 @@ class Architecture(Schema):
     """Positions of its longest rotary embedding where it is stretched over more than `max_context` (Gemma 3); None: as many."""
     source_tokens: PositiveInt | None = None
     """Positions that the encoder of an encoder-decoder always has (Whisper's 1,500 frames); None: as many as its input."""
+    frame_ms: PositiveInt | None = None
+    """Milliseconds of sound that one position of its encoder stands for, where it reads sound and no words; None: it reads none."""
     token_types: NonNegativeInt = 0
     embedding_norm: NormKind | None = None
     extra_params: dict[str, PositiveInt] = field(default_factory=dict)

@@ -11,6 +11,7 @@ from gpuplan.files.read import exists, is_file
 from gpuplan.models.card import ModelCard, load_card
 from gpuplan.models.diffusion.glance import diffusion_path, is_diffusion
 from gpuplan.models.glance import card_aliases, is_called, is_generic
+from gpuplan.models.spellings import unrouted
 
 if TYPE_CHECKING:
     from gpuplan.models.hub import HubName
@@ -20,7 +21,7 @@ CARDS = Path(__file__).parent / "cards"
 
 
 def find(name: str, extra_dirs: Sequence[Path] = (), *, cards_only: bool = False) -> ModelCard:
-    """The card of a model: by id, by alias (in any case), from a file or folder, or by its name in Ollama's library.
+    """The card of a model: by id, by alias (in any case), from a file or folder, by its name in Ollama's library, or by its size.
 
     Cards in `extra_dirs` win over the shipped ones, the first folder over the next. `cards_only`: no files and no other names.
 
@@ -52,18 +53,22 @@ def find(name: str, extra_dirs: Sequence[Path] = (), *, cards_only: bool = False
         return import_path(path.expanduser())
     if not cards_only and (found := _elsewhere(name, extra_dirs)) is not None:
         return found
+    from gpuplan.models.by_size import card_by_size
     from gpuplan.models.generic import generic_names, generic_path
 
+    sized = None if cards_only else card_by_size(name)
+    if sized is not None:
+        return sized
     if generic_path(name, extra_dirs) is not None:
         what = f"`{name}` is given by its samples: only `gpuplan train` answers for it"
         raise UsageError(Problem("model.generic", what, f"gpuplan train {name} --on …"))
     from gpuplan.models.repositories import card_by_name, made_from
 
-    stored = None if cards_only else card_by_name(name, f"`{name}` is no card", extra_dirs)
+    stored = None if cards_only else card_by_name(unrouted(name), f"`{name}` is no card", extra_dirs)
     if stored is not None:
         return stored
     hint = made_from(name, [*names(extra_dirs), *generic_names()]) or "run `gpuplan models list`"
-    hint += "; any other model: give its config.json, GGUF file or folder"
+    hint += "; any other model: give its config.json, GGUF file or folder, or its size alone, such as `13b` or `30b-a3b`"
     raise UnknownError(Problem("model.unknown", f"no model named `{name}` is known", hint))
 
 
@@ -86,6 +91,9 @@ def _elsewhere(name: str, extra_dirs: Sequence[Path]) -> ModelCard | None:
     """The model of a name that no card has, by Ollama's library or the Hugging Face hub; None: it is no name of theirs."""
     from gpuplan.models import hub, ollama
 
+    bare = unrouted(name)
+    if bare != name and " " not in name:
+        return _routed(name, bare, extra_dirs)
     if ollama.is_ollama(name):
         return ollama.import_ollama(name, extra_dirs)
     made = hub.hub_name(name)
@@ -102,6 +110,21 @@ def _elsewhere(name: str, extra_dirs: Sequence[Path]) -> ModelCard | None:
             return alike
         card = load_card(path)
         return card.replaced(notes=(*card.notes, f"{error.problems[0].message}: the card of that name is taken"))
+
+
+def _routed(name: str, bare: str, extra_dirs: Sequence[Path]) -> ModelCard:
+    """The model of a name that a router or a cloud puts words around."""
+    owner, _, tail = bare.rpartition("/")
+    for one in dict.fromkeys((tail, f"{owner}-{tail}")):
+        try:
+            card = find(one, extra_dirs, cards_only=True)
+            break
+        except UnknownError:
+            continue
+    else:
+        card = find(bare, extra_dirs)
+    said = f"`{name}` is taken for `{bare}`: the rest says where or how it is served, which is not looked at"
+    return card.replaced(notes=(*card.notes, said))
 
 
 def _by_words(name: HubName, extra_dirs: Sequence[Path]) -> ModelCard | None:

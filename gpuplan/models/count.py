@@ -16,6 +16,8 @@ from gpuplan.term import Source, Term, total
 Part: TypeAlias = Literal["mixer", "cross", "mlp", "experts", "router", "norms", "streams", "bottlenecks", "conditioning", "extra"]
 """The parts of a layer: `mlp` is the dense feed-forward layer or the shared experts, `experts` the routed ones."""
 
+PATCHES = "patch_embedding"
+"""What makes a position of a patch of an image, in models whose sequences are images (ViT)."""
 LAYER_EMBEDDING = "layer_embedding"
 """The part of `Architecture.extra_params` that is a table of rows of tokens, as the embedding is (Gemma 3n)."""
 NOT_IN_ACTIVE = frozenset({

@@ -21,6 +21,8 @@ from gpuplan.models.repositories import card_called
 USUAL = "q4_k_m"
 """What llama.cpp takes of such a repository where no type is named (its `--hf-repo`)."""
 _PIECE = re.compile(r"-\d{5}-of-\d{5}$")
+_DYNAMIC = re.compile(r"^ud-", re.IGNORECASE)
+"""Types of Unsloth's, each after the plain type that it is near (`UD-Q4_K_XL`): which bits a tensor has is in the file alone."""
 _ENDS = re.compile(r"[-_.](?:i1[-_.])?gguf$", re.IGNORECASE)
 
 
@@ -39,9 +41,13 @@ def card_of_repository(name: HubName, why: str, extra_dirs: Sequence[Path] = ())
     if found is None:
         return None
     kind = USUAL if name.file_type is None else _type(name)
-    own = found.weights if found.weights is not None and (name.file_type is None or kind == f"{found.weights.method}_moe") else None
+    # What is published in a type that GGUF files have too (MXFP4) stays in it; others are made anew.
+    as_kept = None if found.weights is None else f"{found.weights.method}_moe"
+    own = found.weights if as_kept in FILE_TYPES and (name.file_type is None or kind == as_kept) else None
     stored = own or WeightsFormat(method=kind, source=f"{name.repo}:{name.file_type or USUAL.upper()}")
     said = f"{why}: taken for {found.id} in {stored.method}, by its name"
+    if own is None and _DYNAMIC.match(name.file_type or ""):
+        said += f"; `{name.file_type}` gives some tensors more bits and others fewer than {stored.method} does"
     return found.replaced(weights=stored, stored=None, quantised={}, engine=ENGINE, notes=(*found.notes, said))
 
 
@@ -56,10 +62,12 @@ def card_of_file(path: Path, extra_dirs: Sequence[Path] = ()) -> ModelCard | Non
 
 
 def _type(name: HubName) -> str:
-    word = (name.file_type or "").lower()
+    word = _DYNAMIC.sub("", (name.file_type or "").lower())
     kind = ALSO.get(word, word)
-    if kind in FILE_TYPES or kind in PLAIN:
-        return kind
-    hint = did_you_mean(kind.removeprefix("ud-"), FILE_TYPES) or f"known are {', '.join(FILE_TYPES)}"
+    stem = re.sub(r"_x+l$|_k_x+l$", "", kind)
+    for one in (kind, f"{stem}_m", f"{stem.removesuffix('_k')}_k_m", stem, f"{stem.removesuffix('_k')}_0"):
+        if one in FILE_TYPES or one in PLAIN:
+            return one
+    hint = did_you_mean(kind, FILE_TYPES) or f"known are {', '.join(FILE_TYPES)}"
     what = f"`{name.file_type}` of `{name.repo}` is no type that gpuplan knows without its files"
     raise UnknownError(Problem("model.unknown-type", what, hint))

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Literal, TypeAlias
 
 from gpuplan.models.architecture import Architecture, Mixer, Mlp, Moe
-from gpuplan.models.mixers import Attention, Compressed, GatedDelta, Mla, ShortConv, SparseMla, StateSpace
+from gpuplan.models.mixers import Attention, BlockSparse, Compressed, GatedDelta, Mla, ShortConv, SparseMla, StateSpace
 from gpuplan.record import Record
 
 Category: TypeAlias = Literal["query", "key", "value", "output", "gate", "up", "down", "other"]
@@ -58,6 +58,8 @@ def _mixer(mixer: Mixer, hidden: int) -> Iterator[tuple[Category, int, int]]:
             if not mixer.shared_kv:
                 yield "value", hidden, mixer.kv_heads * value_dim
             yield "output", mixer.heads * value_dim, hidden
+            if isinstance(mixer, BlockSparse):
+                yield "other", hidden, (mixer.indexer_heads + 1) * mixer.indexer_dim
         case Mla() | SparseMla():
             query = mixer.heads * (mixer.nope_dim + mixer.rope_dim)
             if mixer.q_rank:

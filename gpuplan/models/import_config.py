@@ -18,6 +18,7 @@ from gpuplan.models.card import CardSource, Dtype, ModelCard, WeightsFormat, par
 from gpuplan.models.config_reader import Config
 from gpuplan.models.families import llama
 from gpuplan.models.families.common import Reader
+from gpuplan.models.families.hearing import HEARING
 from gpuplan.models.families.images import IMAGES
 from gpuplan.models.families.vision import TOWERS
 from gpuplan.models.weights import DTYPES, MODELOPT, settings_in, weights_format
@@ -34,8 +35,12 @@ MULTIMODAL: dict[str, str] = {
     "gemma3": "gemma3_text",
     "gemma3n": "gemma3n_text",
     "gemma4": "gemma4_text",
+    "gemma4_unified": "gemma4_unified_text",
+    "glm4v": "glm4",
+    "glm4v_moe": "glm4_moe",
     "llama4": "llama4_text",
     "mllama": "mllama_text_model",
+    "minimax_m3_vl": "minimax_m3_vl_text",
     "mistral3": "mistral",
     "qwen3_vl": "qwen3",
     "qwen3_vl_moe": "qwen3_moe",
@@ -63,6 +68,8 @@ TEXT_TYPES = {
     "qwen2_5_vl_text": "qwen2",
     "qwen2_vl_text": "qwen2",
     "gemma3_text": "gemma3_text",
+    "glm4v_text": "glm4",
+    "glm4v_moe_text": "glm4_moe",
 }
 
 CLASSES = {
@@ -244,6 +251,9 @@ def _with_tower(c: Config, arch: Architecture, kind: str, vision: Config | None)
     """The architecture with its vision part as an extra, or a note that it is left out."""
     if kind not in MULTIMODAL and vision is None:
         return arch
+    if kind in HEARING and isinstance(c.data.get("audio_config"), Mapping):
+        heard = HEARING[kind](c.sub("audio_config"), arch.hidden)
+        arch = arch.replaced(extra_params={**arch.extra_params, "audio_tower": heard})
     if vision is None or not vision.data:
         c.note("the file has no `vision_config`: the vision part is left out", "model.vision-left-out")
         return arch

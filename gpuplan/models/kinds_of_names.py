@@ -28,6 +28,9 @@ _SIZE = re.compile(r"(?<![a-z0-9.])(\d{1,4}(?:\.\d+)?)([bm])(?![a-z0-9])")
 _ACTIVE = re.compile(r"-a(\d{1,3}(?:\.\d+)?)b(?![a-z0-9])")
 """`-a3b`: how many of them a token uses."""
 
+_ROUNDED = log(1.3)
+"""How far sizes in names may be from each other where both mean the same model (`phi-3-3.8b`, `starcoder-16b`)."""
+
 
 class Like(Schema):
     """Models that are built as one that has a card: tunings and copies of it, with the same matrices."""
@@ -82,7 +85,13 @@ def built_like(name: str) -> Like | None:
     'qwen2.5-14b'
     """
     other = _OTHER.search(name) is not None
-    return next((one for one in table().like if _fits(name, one.names, whole=other)), None)
+    return next((one for one in table().like if _fits(name, one.names, whole=other or of_another_size(name, one.card))), None)
+
+
+def of_another_size(name: str, card: str) -> bool:
+    """Whether a name says another size than that of a card does, which a pattern of names must not overrule."""
+    said, own = _size(name), _size(card)
+    return said is not None and own is not None and abs(log(said[0] / own[0])) > _ROUNDED
 
 
 def nearest(name: str) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from gpuplan.models.architecture import Architecture, Block, Mixer, Mlp, Moe
-from gpuplan.models.mixers import Attention, Compressed, GatedDelta, Mla, ShortConv, SparseMla, StateSpace
+from gpuplan.models.mixers import Attention, BlockSparse, Compressed, GatedDelta, Mla, ShortConv, SparseMla, StateSpace
 
 
 class Matrix(NamedTuple):
@@ -42,15 +42,7 @@ def layer_matrices(block: Block, hidden: int) -> Iterator[Matrix]:
 def _mixer(mixer: Mixer, hidden: int) -> Iterator[tuple[tuple[str, ...], int, int]]:
     match mixer:
         case Attention():
-            value = mixer.v_head_dim or mixer.head_dim
-            queries = mixer.heads * mixer.head_dim * (2 if mixer.output_gate else 1)
-            yield ("self_attn.q_proj", "self_attn.qkv_proj", "attn.c_attn"), queries, hidden
-            yield ("self_attn.k_proj", "self_attn.qkv_proj", "attn.c_attn"), mixer.kv_heads * mixer.head_dim, hidden
-            if not mixer.shared_kv:
-                yield ("self_attn.v_proj", "self_attn.qkv_proj", "attn.c_attn"), mixer.kv_heads * value, hidden
-            yield ("self_attn.o_proj", "attn.c_proj"), hidden, mixer.heads * value
-            if mixer.head_gate:
-                yield ("self_attn.g_proj",), mixer.heads, hidden
+            yield from _attention(mixer, hidden)
         case Mla() | SparseMla():
             queries = mixer.heads * (mixer.nope_dim + mixer.rope_dim)
             if mixer.q_rank:
@@ -89,6 +81,21 @@ def _mixer(mixer: Mixer, hidden: int) -> Iterator[tuple[tuple[str, ...], int, in
         case StateSpace():
             yield ("self_attn.qkv_proj",), 2 * mixer.groups * mixer.state + mixer.inner, hidden
             yield ("self_attn.out_proj", "self_attn.o_proj"), hidden, mixer.inner
+
+
+def _attention(mixer: Attention, hidden: int) -> Iterator[tuple[tuple[str, ...], int, int]]:
+    value = mixer.v_head_dim or mixer.head_dim
+    queries = mixer.heads * mixer.head_dim * (2 if mixer.output_gate else 1)
+    yield ("self_attn.q_proj", "self_attn.qkv_proj", "attn.c_attn"), queries, hidden
+    yield ("self_attn.k_proj", "self_attn.qkv_proj", "attn.c_attn"), mixer.kv_heads * mixer.head_dim, hidden
+    if not mixer.shared_kv:
+        yield ("self_attn.v_proj", "self_attn.qkv_proj", "attn.c_attn"), mixer.kv_heads * value, hidden
+    yield ("self_attn.o_proj", "attn.c_proj"), hidden, mixer.heads * value
+    if mixer.head_gate:
+        yield ("self_attn.g_proj",), mixer.heads, hidden
+    if isinstance(mixer, BlockSparse):
+        yield ("self_attn.indexer.q_proj", "self_attn.index_q_proj"), mixer.indexer_heads * mixer.indexer_dim, hidden
+        yield ("self_attn.indexer.k_proj", "self_attn.index_k_proj"), mixer.indexer_dim, hidden
 
 
 def _compressed(mixer: Compressed, hidden: int) -> Iterator[tuple[tuple[str, ...], int, int]]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from gpuplan.formulas import mixer_params as mixers
 from gpuplan.formulas import params as f
 from gpuplan.models.architecture import Mixer
-from gpuplan.models.mixers import Attention, Compressed, GatedDelta, Mla, ShortConv, SparseMla, StateSpace
+from gpuplan.models.mixers import Attention, BlockSparse, Compressed, GatedDelta, Mla, ShortConv, SparseMla, StateSpace
 from gpuplan.record import replace
 from gpuplan.term import Term, total
 
@@ -67,6 +67,13 @@ class MixerCounter:
             )
         if mixer.sinks:
             parts["sinks"] = mixers.attention_sink_params.term(f"params.{at}.sinks", heads=heads)
+        if isinstance(mixer, BlockSparse):
+            parts["indexer"] = mixers.block_indexer_params.term(
+                f"params.{at}.indexer",
+                hidden=self.hidden,
+                heads=self.leaf(f"model.{at}.indexer_heads", mixer.indexer_heads),
+                head_dim=self.leaf(f"model.{at}.indexer_dim", mixer.indexer_dim),
+            )
         return summed(f"params.{at}", parts)
 
     def mla(self, at: str, mixer: Mla) -> Term:

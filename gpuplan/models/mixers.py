@@ -118,6 +118,33 @@ class Attention(TokenMixer, Schema):
             yield Fault("model.heads", f"{self.kv_heads} key and value heads do not divide {self.heads} query heads")
 
 
+class BlockSparse(Attention):
+    """Attention over the blocks of keys that an indexer chooses for each group of heads (MiniMax-M3); all keys are kept."""
+
+    kind: Literal["block_sparse"] = "block_sparse"  # type: ignore[assignment]  # the word that tells it from its parent
+    top_k: PositiveInt = 2048
+    """Tokens of the blocks that a query sees."""
+    block: PositiveInt = 128
+    """Tokens of a block."""
+    indexer_heads: PositiveInt = 4
+    indexer_dim: PositiveInt = 128
+    """Width of an indexer's key, and of each of its query heads."""
+
+    def summary(self) -> str:
+        """Heads, and how much of the context they see."""
+        return f"{super().summary()}, over {self.top_k:,} tokens in blocks of {self.block}"
+
+    def scores(self) -> Scores | None:
+        """Of every head over the chosen tokens; those of the indexer are beside the model's."""
+        return Scores(heads=self.heads, dim=self.head_dim, limit=self.top_k)
+
+    def faults(self) -> Iterator[Fault]:
+        """Blocks that are no part of what is seen."""
+        yield from super().faults()
+        if self.top_k % self.block:
+            yield Fault("model.bad-value", f"{self.top_k} tokens are no whole blocks of {self.block}")
+
+
 class Mla(TokenMixer, Schema):
     """Multi-head latent attention (DeepSeek-V2, arXiv 2405.04434): keys and values come from one cached latent."""
 

@@ -30,7 +30,7 @@ ALSO = {"fp16": "fp16", "f16": "fp16", "bf16": "bf16", "f32": "fp32", "fp32": "f
 KNOWN = ("latest", "instruct", "chat", "text", "it", "pt", "base", "code", "thinking")
 """Words of tags that say nothing of sizes or types."""
 _SIZE = re.compile(r"^e?\d+(\.\d+)?[bm]$|^\d+x\d+(\.\d+)?b$")
-TYPE = re.compile(r"[-_](i?q\d\w*|t?q\d\w*|f16|fp16|bf16|f32|fp32|mxfp4)$", re.IGNORECASE)
+TYPE = re.compile(r"[-_]((?:ud-)?i?q\d\w*|t?q\d\w*|f16|fp16|bf16|f32|fp32|mxfp4)$", re.IGNORECASE)
 MODEL, PROJECTOR = "application/vnd.ollama.image.model", "application/vnd.ollama.image.projector"
 
 

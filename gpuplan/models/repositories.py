@@ -16,7 +16,7 @@ from typing import Annotated
 from gpuplan.errors import GpuplanError, did_you_mean
 from gpuplan.models.architecture import Architecture, Moe
 from gpuplan.models.card import CardSource, ModelCard, WeightsFormat
-from gpuplan.models.kinds_of_names import Like, built_like, nearest, of_its_size, table
+from gpuplan.models.kinds_of_names import Like, built_like, nearest, of_another_size, of_its_size, table
 from gpuplan.models.spellings import respelled, spelled_like, unserved
 from gpuplan.schema import Limits, Schema, read
 from gpuplan.strict_yaml import load_yaml
@@ -26,9 +26,16 @@ _SIZED = re.compile(r"\d[bm]$")
 """What names of models that others are made from end with: a size."""
 _OWNER = re.compile(r"^(?:[a-z0-9.-]+_|huihui-)(?=.)", re.IGNORECASE)
 _TUNED = re.compile(
-    r"[-_](?:instruct|chat|it|base|pt|hf|thinking|reasoning|bf16|abliterated(?:-v\d)?|2\d(?:0\d|1[0-2]))(?=$|[-_])", re.IGNORECASE
+    r"[-_](?:instruct|chat|it|base|pt|hf|thinking|reasoning|bf16|qat(?:-q4_0)?(?:-unquantized)?|abliterated(?:-v\d)?|2\d(?:0\d|1[0-2]))(?=$|[-_])",
+    re.IGNORECASE,
 )
 """Words of a name that say how or when a model was tuned, or that it is stored plain: not how it is built."""
+
+_QUANTISED = re.compile(
+    r"(?<![a-z])(?:gptq|awq|hqq|aqlm|quip|exl[23]|bnb|int[2-8]|fp[468]|nvfp4|mxfp[468]|[0-9.]+bpw|[2-8][-_]?bits?|w\d+[ag]\d+)(?![a-z])",
+    re.IGNORECASE,
+)
+"""Words of a name that say that its weights are quantised."""
 
 
 class Rule(Schema):
@@ -81,7 +88,14 @@ def card_by_name(repository: str, why: str, extra_dirs: Sequence[Path] = ()) -> 
         if card is None or rule.mixture not in (None, _is_mixture(card.architecture)):
             continue
         return _stored(card, rule, next((int(bits) for bits in found.groups()[1:] if bits), None), f"{why}: ", title)
-    return _tuned(owner, name, why, extra_dirs) or _named(repository, why, extra_dirs)
+    plain = _tuned(owner, name, why, extra_dirs) or _named(repository, why, extra_dirs)
+    if plain is None or of_another_size(repository, plain.id):
+        return None
+    unread = _QUANTISED.search(name)
+    if unread is None or plain.weights is not None:
+        return plain
+    said = f"`{unread[0]}` in its name was not read: these are weights in 16 bits; say with `--weights` how they are stored"
+    return plain.replaced(notes=(*plain.notes, said))
 
 
 def _tuned(owner: str, name: str, why: str, extra_dirs: Sequence[Path]) -> ModelCard | None:
@@ -167,7 +181,7 @@ def card_called(repository: str, extra_dirs: Sequence[Path] = ()) -> ModelCard |
     """The card of the model after which a repository is called, or as which that is built; None: no card is so called."""
     found = _of_names(repository, extra_dirs)
     if found is not None:
-        return found
+        return None if of_another_size(repository, found.id) else found
     like = built_like(repository)
     return None if like is None else like_card(like, f"`{repository}` is no card", extra_dirs)
 

@@ -12,6 +12,15 @@ _PLACE = re.compile(
     r"^@?(?:accounts/[^/]+/(?:models|routers)|cf|[a-z]{2}\.)/?|/(?:community|latest)$|-(?:free|latest)$", re.IGNORECASE
 )
 """Parts of a name that are a provider's own shelves."""
+_ROUTED = re.compile(r"(?<=\w):(?:free|nitro|floor|online|exacto|extended|beta)$", re.IGNORECASE)
+"""How OpenRouter is asked to serve a model (https://openrouter.ai/docs/guides/routing/model-variants)."""
+_BEDROCK = re.compile(
+    r"(?:(?:us|us-gov|eu|apac|jp|au|ca|global)\.)?"
+    r"(ai21|amazon|anthropic|cohere|deepseek|google|meta|minimax|mistral|moonshot|moonshotai|nvidia|openai|qwen|writer|zai)"
+    r"\.([a-z0-9][\w.-]*?)(?:-v?([0-9]):(\d+)(?::\w+)?)?", re.IGNORECASE,
+)  # fmt: skip
+"""An id of Amazon Bedrock: perhaps a region, the maker, the model, its version and what it takes
+(`meta.llama3-1-70b-instruct-v1:0`, https://docs.aws.amazon.com/bedrock/latest/userguide/models-supported.html)."""
 _POINT = re.compile(r"(?<=\d)p(?=\d)", re.IGNORECASE)
 _SERVED = re.compile(
     r"(?:[-_:](?:turbo|fast|high-?speed|basic|versatile|instant|ultra|community|cloud|us|eu|spot|long|maas|tee|hf|lora|"
@@ -27,6 +36,20 @@ _FRONT = re.compile(
     r"^(?:meta-|mistralai-|alibaba-|nvidia-nvidia-|nvidia-(?=nemotron|llama)|qwen-(?=qwq)|nous-hermes-(?=[23]-))", re.IGNORECASE
 )
 _ACTIVE = re.compile(r"a\d+(?:\.\d+)?b$")
+
+
+def unrouted(name: str) -> str:
+    """The name without what a router or Amazon Bedrock puts around it, and with hyphens for spaces; the same where there is none.
+
+    >>> unrouted("openai/gpt-oss-20b:free"), unrouted("us.meta.llama3-1-70b-instruct-v1:0"), unrouted("qwen 3 32b")
+    ('openai/gpt-oss-20b', 'meta/llama3.1-70b-instruct', 'qwen-3-32b')
+    """
+    bare = "-".join(name.split())
+    found = _BEDROCK.fullmatch(bare)
+    if found is not None:
+        points = re.sub(r"(?<=[a-z]\d)-(?=\d-)", ".", found[2], flags=re.IGNORECASE)
+        return f"{found[1]}/{points}" + (f"-v0.{found[4]}" if found[3] == "0" else "")
+    return _ROUTED.sub("", bare)
 
 
 def respelled(name: str) -> str:

@@ -381,7 +381,7 @@ class ServeSearch:
 
 
 def ranked(found: Iterable[Served]) -> list[Served]:
-    """The best of each machine, the best first: what is to be least, then cost, then the fewest accelerators, then most room.
+    """The best of each machine, the best first: what is to be least, the cheaper, then the fewest accelerators, most room.
 
     Of formats with which the same fleet does it the weights as they are published come first: quantising them gains nothing.
     """

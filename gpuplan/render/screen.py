@@ -30,9 +30,10 @@ _SLOTS: Mapping[str, tuple[tuple[str, ...], ...]] = {
         ("energy_joules",),
     ),
     "serve": (
-        ("transcript_s", "latency_s", "ttft_p99_s", "ttft_s"), ("step_time_s", "tpot_p99_s", "tpot_s", "batch_time_s"),
+        ("transcript_s", "latency_s", "ttft_p99_s", "ttft_s"),
+        ("step_time_s", "tpot_p99_s", "tpot_s", "full_tpot_s", "batch_time_s"),
         ("e2e_p99_s", "e2e_s", "itl_s", "highest_rate_per_s"),
-        ("sequences_per_s", "images_per_hour", "clips_per_hour", "audio_seconds_per_s", "tokens_per_s"),
+        ("images_per_hour", "clips_per_hour", "images_per_s", "audio_seconds_per_s", "sequences_per_s", "tokens_per_s"),
         ("cost_usd_per_audio_hour", "cost_usd_per_thousand_images", "cost_usd_per_thousand_clips",
          "cost_usd_per_million_output_tokens", "cost_usd_per_million_tokens"),
         ("available_tokens_per_s", "break_even_tokens_per_month", "highest_rate_per_s", "max_sequences", "headroom_bytes"),
@@ -49,6 +50,17 @@ _NO_MORE = frozenset({
     "images_per_s", "clips_per_s", "max_concurrency", "kv_pool_bytes", "samples_per_step", "tokens_per_step",
 })  # fmt: skip
 """Figures that the verdict names, or that are others said again."""
+_OF_SENSES = ("images_per_s", "audio_seconds_per_s")
+_OF_WORDS = frozenset(
+    {
+        "tokens_per_s",
+        "sequences_per_s",
+        "cost_usd_per_million_tokens",
+        "cost_usd_per_million_output_tokens",
+        "sequences_per_s_per_accelerator",
+    }
+)
+"""Figures of words, of which a model that sees or hears has none to tell."""
 _OF_ROOM = frozenset({"kv_cache_tokens", "max_sequences", "longest_tokens", "max_concurrency"})
 """Figures of the room that is left, of which there is none where it does not fit."""
 _FIRST = ("command", "option", "engine.no-effect", "load.over", "load.refused", "target.changed", "plan", "api", "own", "input")
@@ -92,6 +104,7 @@ def main_figures(estimate: Estimate) -> dict[str, Term]:
     wanted = [next((key for key in slot if key in estimate.figures), None) for slot in _SLOTS[estimate.task]]
     no_more = _NO_MORE if estimate.verdict.fits else _NO_MORE | _OF_ROOM
     wanted = [key for key in wanted if estimate.verdict.fits or key not in _OF_ROOM]
+    no_more |= _OF_WORDS if any(key in estimate.figures for key in _OF_SENSES) else frozenset()
     rest = [key for key in estimate.figures if key not in wanted and key not in no_more]
     found: dict[str, Term] = {}
     told: set[tuple[object, ...]] = set()

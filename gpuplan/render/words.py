@@ -21,6 +21,7 @@ MEANINGS: Mapping[str, str] = {
     "wall_time_s": "with interruptions", "run_time_s": "training alone", "rollout_share": "of a step",
     "generators_idle_share": "of a step", "trainers_idle_share": "of a step",
     "available_share": "spot machines up", "highest_rate_per_s": "that it keeps up with",
+    "full_tpot_s": "all places taken",
 }  # fmt: skip
 """What a figure is, in at most 21 characters that stand beside it."""
 SHORTER: Mapping[str, str] = {
@@ -45,10 +46,11 @@ _PARTS: Mapping[str, str] = {
     "issue_wait": "waiting for launches", "context": "driver and framework", "outside_tensors": "outside of tensors",
     "graphs": "CUDA graphs", "data_parallel": "gradients between replicas", "sharded_gradients": "sharded gradients",
     "sharded_data_parallel": "sharded data parallel", "transient": "short-lived tensors", "between": "between kernels",
+    "gradient_stand_ins": "stand-ins for gradients",
     "host_link": "moved from the host", "frozen": "frozen weights", "idle_blocks": "idle blocks", "elementwise": "elementwise",
     "encode_text": "reading the text", "full_decode": "full decode batches", "tail": "last long answers",
     "nearer_prefill": "prompts before it", "prefill": "its own prompt", "place": "no free place", "queue": "queue",
-    "hand_over": "steps of who answers",
+    "hand_over": "steps of who answers", "steps_ahead": "steps put together before",
     "unmodelled_of_loop": "not modelled", "measured_tensors": "measured tensors", "reading": "taking the request in",
 }  # fmt: skip
 _TITLES: Mapping[str, str] = {

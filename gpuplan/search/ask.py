@@ -171,10 +171,17 @@ def train(
 
         return _advised(ask, answer_rl, "tokens_per_s", options, advise, library)
     _only_with_rl(ask)
+    from gpuplan.search.changes import WORTH
+    from gpuplan.search.trail import Trail
     from gpuplan.search.training import answer_training
 
-    rough = partial(answer_training, roughly=True)
-    return _advised(ask, answer_training, "tokens_per_s", options, advise, library, rough)
+    trail = Trail()
+
+    def changed(other: TrainAsk, read: Library) -> Estimate:
+        return answer_training(other, read, trail=trail.after(WORTH))
+
+    first, rough = partial(answer_training, trail=trail), partial(answer_training, roughly=True)
+    return _advised(ask, first, "tokens_per_s", options, advise, library, rough, changed=changed)
 
 
 def by_samples(ask: TrainAsk) -> bool:
@@ -258,8 +265,14 @@ def _advised(
     advise: bool,
     library: Library | None,
     roughly: Callable[[Question, Library], Estimate] | None = None,
+    *,
+    changed: Callable[[Question, Library], Estimate] | None = None,
 ) -> Estimate:
-    """The answer with the three smallest changes that help: towards fitting, or towards more of a figure."""
+    """The answer with the three smallest changes that help: towards fitting, or towards more of a figure.
+
+    `roughly` is a faster answer that says as well whether something fits, `changed` one that says as well whether something that
+    differs little from the question is better.
+    """
     read = Library.of(ask) if library is None else library
     advise = advise and getattr(ask, "emit", None) is None  # A launch stands alone.
 
@@ -281,7 +294,7 @@ def _advised(
     from gpuplan.search.changes import better_changes, fitting_changes
 
     if made.verdict.fits:
-        changes = better_changes(ask, made, again, figure, options)
+        changes = better_changes(ask, made, partial(again, by=changed or answer), figure, options)
     else:
         rough = None if roughly is None else partial(again, by=roughly)
         changes = fitting_changes(ask, again, options, roughly=rough)

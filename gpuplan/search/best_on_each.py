@@ -21,6 +21,7 @@ from gpuplan.search.training_space import LAYERS, REPLICAS, Looked, fastest, loo
 
 if TYPE_CHECKING:
     from gpuplan.search.staged import Staged
+    from gpuplan.search.trail import Trail
 
 TOGETHER = 2**16
 """Plans times machines that are estimated at once: what is made of them stays in the caches."""
@@ -60,12 +61,15 @@ def best_on_each(cases: Iterable[tuple[Subject, Space[TrainPlan]]]) -> Foreseen:
     return made
 
 
-def best_plan(subject: Subject, space: Space[TrainPlan], *, roughly: bool = False) -> Best[TrainPlan] | None:
+def best_plan(
+    subject: Subject, space: Space[TrainPlan], *, roughly: bool = False, trail: Trail | None = None
+) -> Best[TrainPlan] | None:  # fmt: skip
     """The best plan of a space on one machine: the fastest that surely fits, then the fastest that fits; None: none is legal.
 
     Of plans that can hardly be told from the fastest, a plainer one is taken where its range ends sooner.
 
     Small spaces are looked at whole. `roughly` ends with the divisions of the work, each with nothing and with all of it run again.
+    `trail` is what earlier searches saw, and keeps this one.
     """
     if not space.surely:
         return described_plan(subject, space)
@@ -75,13 +79,19 @@ def best_plan(subject: Subject, space: Space[TrainPlan], *, roughly: bool = Fals
         space = least_memory(space)
     from gpuplan.search.staged import ROUNDS, first_looks
 
+    slow = None if trail is None else trail.too_slow(_search(subject, space))
+    if slow is not None:
+        return slow
     search = _search(subject, space)
     for first in first_looks(space, subject.arch.depth):
         with first.light.quietly():
             light = looked(subject, first.light.plan)
             heavy = None if first.heavy is None else looked(subject, first.heavy.plan)
         search.take(first, light, heavy)
-    return search.best(0 if roughly else ROUNDS)
+    found = search.best(0 if roughly else ROUNDS)
+    if trail is not None:
+        trail.keep(search, found)
+    return found
 
 
 def least_memory(space: Space[TrainPlan]) -> Space[TrainPlan]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from gpuplan.errors import Problem, UnknownError
+from gpuplan.models.by_size import size_said
 from gpuplan.plan.ask import TrainAsk
 from gpuplan.plan.ask_serving import ServeAsk
 from gpuplan.plan.launch.forms import PORT, Start, emitted
@@ -17,7 +18,7 @@ from gpuplan.plan.launch.training.words import Trained, Written
 from gpuplan.plan.serve import ServePlan
 from gpuplan.plan.train import TrainPlan
 from gpuplan.search.library import Found, Library
-from gpuplan.search.start_command import start_command
+from gpuplan.search.start_command import YOURS, start_command
 from gpuplan.specs.arguments import EngineArguments
 from gpuplan.specs.catalog import key
 from gpuplan.specs.engine_era import split_name
@@ -57,7 +58,8 @@ def emitted_training(ask: TrainAsk, found: Found, plan: TrainPlan, library: Libr
     written = WRITERS[engine](launch, one)
     start = Start(
         name=_name(f"train-{found.card.id}"), words=written.words, starter=launch.starter, vendor=found.target.accelerator.vendor,
-        accelerators=found.target.count, node=node, to_set=written.to_set, remarks=_remarks(found, written.unsaid),
+        accelerators=found.target.count, node=node, to_set={**written.to_set, **_yours(written.words)},
+        remarks=_remarks(found, written.unsaid),
     )  # fmt: skip
     return emitted(ask.emit, start)
 
@@ -97,7 +99,7 @@ def emitted_serving(
         vendor=found.target.accelerator.vendor, accelerators=each, node=node,
         replicas=replicas, image=table.container.image if table.container is not None else "",
         starts=table.container.starts if table.container is not None else (), environment=command.environment,
-        remarks=_remarks(found, unsaid),
+        to_set=_yours(command.words), remarks=_remarks(found, unsaid),
     )  # fmt: skip
     return emitted(ask.emit, start)
 
@@ -120,7 +122,14 @@ def node_of(target: Target) -> int:
 
 
 def _hub_name(found: Found) -> str:
+    if size_said(found.card.id) is not None:
+        return YOURS
     return next((alias for alias in found.card.aliases if "/" in alias), found.card.id)
+
+
+def _yours(words: Sequence[str]) -> dict[str, str]:
+    """What the user has to say of a model that the question gave by its size."""
+    return {"MODEL": "the model: its folder, or its name on the hub"} if YOURS in " ".join(words) else {}
 
 
 def _name(text: str) -> str:

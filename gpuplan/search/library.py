@@ -221,7 +221,7 @@ class Library:
         kernels = engine.attention_like or engine.id
         vector, warps = (None, None) if engine.serving is None else (engine.serving.vector_decode, engine.serving.warp_experts)
         own = f"{engine.fused_quantisation} {engine.eight_bit_inputs} {engine.half_sums}"
-        key = on, f"{engine.id} {kernels} {vector} {warps} {own}", memory
+        key = on, f"{engine.id} {kernels} {engine.kernels} {vector} {warps} {own}", memory
         if key not in self._machines and memory is not None:
             hw = self.machine(on, engine)
             self._machines[key] = hw.replaced(
@@ -230,7 +230,7 @@ class Library:
         elif key not in self._machines:
             target = self.target(on, apart=True)
             made = hardware_of(
-                target, catalog=self.catalog, engine=kernels,
+                target, catalog=self.catalog, engine=kernels, kernels_then=engine.kernels,
                 matmuls_of={str(kind): other for kind, other in engine.matmuls_like.items()},
                 fused_experts=engine.serving is not None, fused_quantisation=engine.fused_quantisation,
                 eight_bit_inputs=engine.eight_bit_inputs,

@@ -14,6 +14,8 @@ from gpuplan.search.library import Found
 
 PROMPT, OUTPUT = 1024, 256
 """Taken where the user names no lengths: a medium chat request."""
+SOUND_MS, SECOND_MS = 30_000, 1_000
+"""Milliseconds taken where the user does not say how long a recording is: as long as what Whisper hears at a time."""
 TEXT = 512
 """Taken where the user does not say how long the texts are that a model embeds, ranks or scores: a page, and all that many read."""
 
@@ -94,6 +96,11 @@ def _read_alone(ask: ServeAsk, card: ModelCard, chosen: list[Choice]) -> int:
         return ask.prompt
     limit = ask.context or card.architecture.max_context or TEXT
     whole = card.pretraining is not None and card.architecture.positions == card.pretraining.seq_len
-    length, why = (limit, "all of its positions") if whole else (min(TEXT, limit), "a page of text, within the context")
+    frame = card.architecture.frame_ms
+    if frame is None:
+        length, why = (limit, "all of its positions") if whole else (min(TEXT, limit), "a page of text, within the context")
+    else:
+        length = min(-(-SOUND_MS // frame), limit)
+        why = f"frames of {frame} ms: {length * frame / SECOND_MS:.3g} s of sound"
     chosen.append(Choice("prompt", str(length), why))
     return length

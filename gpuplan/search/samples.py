@@ -56,7 +56,8 @@ def described(ask: TrainAsk, library: Library) -> GenericCard | SampledModel | N
         missing = _flags(name for name in grouped(TrainAsk, "described") if name not in given)
         if missing:
             what = f"{', '.join(missing)} missing: parameters, FLOP and kept bytes of a sample together describe a model"
-            raise UsageError(Problem("samples.incomplete", what, f"or name a card: {', '.join(generic_names())}"))
+            hint = f"or name a card: {', '.join(generic_names())}; a transformer is named by its size, such as `gpuplan train 124m`"
+            raise UsageError(Problem("samples.incomplete", what, hint))
         return SampledModel.said(float(ask.params or 0), float(ask.flop_per_sample or 0), float(ask.activation_bytes or 0))
     path = generic_path(ask.model, [folder / "models" for folder in library.catalog.folders[1:]])
     return None if path is None else load_generic(path)

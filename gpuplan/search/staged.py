@@ -180,27 +180,41 @@ class Staged:
         if not self.seen:
             return None
         for _ in range(rounds):
-            before = self._lead()
+            before = self.leading()
             if self.seen[before].rank < 0:
                 self._layers()
             self._changed()
-            if self._lead() == before:
+            if self.leading() == before:
                 break
         key = self._surest()
-        found, lead = self.seen[key], self.seen[self._lead()]
+        found, lead = self.seen[key], self.seen[self.leading()]
         behind = found.step / lead.step if lead.rank < 0 and found.step > lead.step * AS_FAST else 1.0
         return Best(self._plan(key), self.fitting > 0, self.looked_at, self.fitting, found.order, behind)
 
-    def _lead(self) -> Key:
+    def leading(self) -> Key:
+        """The best plan of those that were seen, of which there must be one."""
         assert self._leading is not None
         return self._leading
+
+    def led(self) -> Best[TrainPlan]:
+        """That plan as it is, whether or not others are surer."""
+        key = self.leading()
+        return Best(self._plan(key), self.fitting > 0, self.looked_at, self.fitting, self.seen[key].order)
+
+    def leaders(self, most: int) -> list[Key]:
+        """The best plans of those that were seen, the best first."""
+        return sorted(self.seen, key=lambda key: self.seen[key].order)[:most]
+
+    def as_fast_as(self, step: float) -> list[Key]:
+        """The plans that were seen to take no longer, whether they fit or not."""
+        return [key for key, one in self.seen.items() if one.step <= step]
 
     def _surest(self) -> Key:
         """Of the plans that may be as fast as the best one, as safe and no less plain, the one whose range ends soonest.
 
         Of each degree of plainness the fastest is asked for its range; where ranges end alike, the plainest is taken.
         """
-        lead = self._lead()
+        lead = self.leading()
         if self.seen[lead].rank == 0:
             return lead
         rank, limit = self.seen[lead].rank, self.seen[lead].step * TOLD_APART
@@ -222,7 +236,7 @@ class Staged:
 
     def _may(self, seed: Seed) -> float:
         """The time that a division may reach at the safety of the best plan."""
-        return seed.may if self.seen[self._lead()].rank < -1 else min(seed.may, seed.may_narrowly)
+        return seed.may if self.seen[self.leading()].rank < -1 else min(seed.may, seed.may_narrowly)
 
     def _layers(self) -> None:
         """Look at every kind of recomputation, and at every number of layers, where that may be faster than the best plan."""
@@ -238,16 +252,16 @@ class Staged:
             done |= {(one.light, one.heavy) for one in todo}
             if not todo:
                 return
-            self._evaluate(key for one in todo for key in self._fewer(one.heavy))
+            self.evaluate(key for one in todo for key in self._fewer(one.heavy))
 
     def _limit(self) -> float:
         """The time that a division must be able to reach to be worth looking at."""
-        lead = self.seen[self._lead()]
+        lead = self.seen[self.leading()]
         return lead.step * AS_FAST if lead.rank < 0 else inf
 
     def _good(self, key: Key) -> bool:
         """Whether a plan is as safe as it is asked to be, so that nothing needs to be run again."""
-        return self.seen[key].rank <= min(self.seen[self._lead()].rank, -1.0)
+        return self.seen[key].rank <= min(self.seen[self.leading()].rank, -1.0)
 
     def _kinds(self, seeds: Iterable[Seed]) -> None:
         """Look at divisions with every kind of recomputation in all layers, which bounds what fewer layers may reach."""
@@ -259,7 +273,7 @@ class Staged:
             for kind in self.space.cases["recompute"]
             if kind != light[0][at]
         ]
-        self._evaluate(heavy for _, heavy in again)
+        self.evaluate(heavy for _, heavy in again)
         for light, heavy in again:
             if heavy in self.seen and (light, heavy) not in self.seeds:
                 one, two = self.seen[light], self.seen[heavy]
@@ -278,9 +292,9 @@ class Staged:
 
     def _changed(self) -> None:
         """Look at the best plans with one other choice each."""
-        order = sorted(self.seen, key=lambda key: self.seen[key].order)[:NEAR]
+        order = self.leaders(NEAR)
         wired = [key for key in order if self.seen[key].rank == self.seen[order[0]].rank][:NEAREST]
-        self._evaluate([*(key for one in wired for key in self._rewired(one)), *(key for one in order for key in self._moved(one))])
+        self.evaluate([*(key for one in wired for key in self._rewired(one)), *(key for one in order for key in self._moved(one))])
 
     def _rewired(self, key: Key) -> Iterator[Key]:
         """The plan with another value of each case, but for those that were all looked at with the divisions."""
@@ -309,7 +323,7 @@ class Staged:
             return values[self.names.index(name)]
         return float(getattr(self.space.plan.parallel, name))
 
-    def _evaluate(self, keys: Iterable[Key]) -> None:
+    def evaluate(self, keys: Iterable[Key]) -> None:
         """Look at some plans: those of the same cases at once."""
         alike: dict[tuple[Any, ...], dict[Key, None]] = {}
         for key in keys:

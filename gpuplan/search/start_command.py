@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gpuplan.errors import Note
+from gpuplan.models.by_size import size_said
 from gpuplan.models.mixers import Attention, Compressed, Mla, SparseMla
 from gpuplan.plan.ask_serving import ServeAsk
 from gpuplan.plan.launch.printed import Printed, Wanted, printed
@@ -14,6 +15,8 @@ from gpuplan.specs.catalog import key
 from gpuplan.specs.engine_era import split_name
 
 OLLAMA = "ollama"
+YOURS = "${MODEL:?}"
+"""Where the question has the size of a model alone: what its files are called, only the user knows."""
 
 
 def start_command(ask: ServeAsk, found: Found, plan: ServePlan, library: Library) -> Printed | None:
@@ -43,6 +46,8 @@ def _state_each(found: Found) -> bool:
 
 def _name(model: str, found: Found, engine: str) -> str:
     """What an engine knows the model as: a name on the hub, if the card has one, or as the question has it."""
+    if size_said(found.card.id) is not None:
+        return YOURS
     if model.startswith(("hf", "https:")):
         from gpuplan.models.hub import PREFIX
 

@@ -23,6 +23,7 @@ from gpuplan.search.library import Found, Library
 from gpuplan.search.sample_supply import SampleSupply, pace_notes, sample_supply_of, samples_seen
 from gpuplan.search.shape import positive, shape_of
 from gpuplan.search.space import Space, placed
+from gpuplan.search.trail import Trail
 from gpuplan.search.training_choices import STAGES, open_choices, split_rules
 from gpuplan.search.training_defaults import (
     default_precision,
@@ -59,17 +60,20 @@ _NUMBERS = (
 )  # fmt: skip
 
 
-def answer_training(ask: TrainAsk, library: Library, *, with_price: bool = True, roughly: bool = False) -> Estimate:
+def answer_training(
+    ask: TrainAsk, library: Library, *, with_price: bool = True, roughly: bool = False, trail: Trail | None = None
+) -> Estimate:  # fmt: skip
     """The answer to a training question; without a price only where the question asks for none.
 
-    `roughly` is enough to know whether a plan fits: the search ends with the divisions of the work.
+    `roughly` is enough to know whether a plan fits: the search ends with the divisions of the work. `trail` is what the searches
+    of earlier questions saw.
 
     Raises:
         UnknownError: a name, a rate or a parameter that is not known (exit 5).
         UsageError: a bad value or an ambiguous name.
         PlanError: the user's plan breaks rules; all of them are listed.
     """
-    return answer_of(ask, settled(ask, library, with_price=with_price, roughly=roughly))
+    return answer_of(ask, settled(ask, library, with_price=with_price, roughly=roughly, trail=trail))
 
 
 def answer_of(ask: TrainAsk, one: Settled, made: TrainingFigures | None = None) -> Estimate:
@@ -130,7 +134,8 @@ def _launch(ask: TrainAsk, found: Found, plan: TrainPlan, library: Library) -> s
 
 
 def settled(
-    ask: TrainAsk, library: Library, *, with_price: bool = True, foreseen: Foreseen | None = None, roughly: bool = False
+    ask: TrainAsk, library: Library, *, with_price: bool = True, foreseen: Foreseen | None = None, roughly: bool = False,
+    trail: Trail | None = None,
 ) -> Settled:  # fmt: skip
     """The question with the best plan that its values leave open; parameters and errors as `answer_training`.
 
@@ -138,7 +143,7 @@ def settled(
     """
     fed = sample_supply_of(ask, library)
     found, habits = looked_up(ask, library, with_price=with_price)
-    ask, chosen, result = chosen_with(habits, found, foreseen, roughly=roughly)
+    ask, chosen, result = chosen_with(habits, found, foreseen, roughly=roughly, trail=trail)
     plan = result.plan
     degrees = {name: getattr(plan.parallel, name) for name in ("tp", "pp", "cp", "ep", "vpp", "dp")}
     degrees |= {"micro_batch": plan.micro_batch}
@@ -161,7 +166,7 @@ def settled(
 
 
 def chosen_with(
-    habits: Habits, found: Found, foreseen: Foreseen | None = None, *, roughly: bool = False
+    habits: Habits, found: Found, foreseen: Foreseen | None = None, *, roughly: bool = False, trail: Trail | None = None
 ) -> tuple[TrainAsk, list[Choice], Best[TrainPlan]]:  # fmt: skip
     """The question as it is asked in the end, what was taken unasked, and the best plan.
 
@@ -171,15 +176,19 @@ def chosen_with(
         PlanError: no plan is legal; the broken rules of the user's values, or of the nearest plan, are listed.
     """
     space, chosen = space_of(habits.ask, found)
-    result = chosen_plan(habits.ask, found.subject, space, foreseen, roughly=roughly)
     piped = piped_as_trained(habits, found)
-    if piped is not None and result.looked_at > 1:
-        also = _better_piped(piped, found, result, foreseen, roughly=roughly)
-        if also is not None:
-            habits, chosen, result = piped, *also
+    # What was best before is looked at first: it says how fast the other must be.
+    first = piped is not None and trail is not None and trail.led_by(piped.ask.schedule)
+    also = _piped(piped, found, foreseen, roughly=roughly, trail=trail) if piped is not None and first else None
+    result = chosen_plan(habits.ask, found.subject, space, foreseen, roughly=roughly, trail=trail)
+    if piped is not None and result.keys:
+        also = also if first else _piped(piped, found, foreseen, roughly=roughly, trail=trail)
+        if also is not None and also[1].keys and also[1].keys < result.keys:
+            looked_at, fitting = also[1].looked_at + result.looked_at, also[1].fitting + result.fitting
+            habits, chosen, result = piped, also[0], also[1].replaced(looked_at=looked_at, fitting=fitting)
     fewer = habits.given_up()
     if fewer is not None and not training_fits(result, found.subject):
-        return chosen_with(fewer, found, foreseen, roughly=roughly)
+        return chosen_with(fewer, found, foreseen, roughly=roughly, trail=trail)
     if not training_fits(result, found.subject):
         open_all = all(getattr(habits.ask, name) is None for name in DIVIDING)
         otherwise = _offloaded(habits.ask, found) if open_all else _sharded_more(habits.ask, found)
@@ -189,19 +198,15 @@ def chosen_with(
     return habits.ask, [*habits.chosen, *chosen], result
 
 
-def _better_piped(
-    piped: Habits, found: Found, usual: Best[TrainPlan], foreseen: Foreseen | None, *, roughly: bool
+def _piped(
+    piped: Habits, found: Found, foreseen: Foreseen | None, *, roughly: bool, trail: Trail | None
 ) -> tuple[list[Choice], Best[TrainPlan]] | None:  # fmt: skip
-    """The best plan with another schedule of its stages and what was taken beside it; None where the usual one is as good."""
+    """The best plan with another schedule of its stages and what was taken beside it; None where none is legal."""
     space, chosen = space_of(piped.ask, found)
     try:
-        best = chosen_plan(piped.ask, found.subject, space, foreseen, roughly=roughly)
+        return chosen, chosen_plan(piped.ask, found.subject, space, foreseen, roughly=roughly, trail=trail)
     except PlanError:
         return None  # such a schedule wants what this machine or this batch does not have
-    if not best.keys or best.keys >= usual.keys:
-        return None
-    looked_at, fitting = best.looked_at + usual.looked_at, best.fitting + usual.fitting
-    return chosen, best.replaced(looked_at=looked_at, fitting=fitting)
 
 
 def _sharded_more(ask: TrainAsk, found: Found) -> tuple[TrainAsk, Best[TrainPlan], Choice] | None:
@@ -272,13 +277,13 @@ def why_chosen(found: Best[TrainPlan], what: str = "plan") -> str:
 
 
 def chosen_beside(ask: TrainAsk, plan: TrainPlan, subject: Subject) -> dict[str, str]:
-    """What else was chosen, where it shows: recomputation and sharding always, the rest where it is out of the ordinary."""
+    """What else was chosen, where it shows: recomputation always, sharding between replicas, the rest if out of the ordinary."""
     p, profile, found = plan.parallel, training_profile(subject.engine), dict[str, str]()
     if ask.recompute is None:
         found["recompute"] = plan.recompute
     if ask.recompute_layers is None and plan.saving.recompute_layers is not None:
         found["recompute_layers"] = f"{plan.saving.recompute_layers:g}"
-    if ask.zero_stage is None:
+    if ask.zero_stage is None and p.dp * p.cp * p.ep > 1:
         found["zero_stage"] = str(p.zero_stage)
     if ask.shard_group is None and p.shard_group is not None:
         found["shard_group"] = f"{p.shard_group:g}"
@@ -297,7 +302,8 @@ def worth_saying(name: str, value: float) -> bool:
 
 
 def chosen_plan(
-    ask: TrainAsk, subject: Subject, space: Space[TrainPlan], foreseen: Foreseen | None = None, *, roughly: bool = False
+    ask: TrainAsk, subject: Subject, space: Space[TrainPlan], foreseen: Foreseen | None = None, *, roughly: bool = False,
+    trail: Trail | None = None,
 ) -> Best[TrainPlan]:  # fmt: skip
     """The best plan of a space, after the user's own values were checked against the rules.
 
@@ -310,7 +316,7 @@ def chosen_plan(
     alone = only(space)
     if alone is not None:
         return Best(alone, fits=True, looked_at=1, fitting=1)  # Whether it fits is seen when it is estimated.
-    found = best_plan(subject, space, roughly=roughly)
+    found = best_plan(subject, space, roughly=roughly, trail=trail)
     if found is not None:
         return found
     plan, ranks = _user_plan(ask, space), subject.hw.count

@@ -15,6 +15,7 @@ from gpuplan.files.progress import steps
 from gpuplan.models.architecture import Moe
 from gpuplan.models.card import ModelCard
 from gpuplan.models.catalog import cards
+from gpuplan.models.count import PATCHES
 from gpuplan.plan.ask_serving import ServeAsk
 from gpuplan.plan.what_runs import ModelKind, Order, WhatRunsAsk
 from gpuplan.plan.words import WeightFormat
@@ -29,8 +30,6 @@ SLOWEST = 5.0
 meta-analysis of reading rate, Journal of Memory and Language 109, 2019), of four thirds of a token each."""
 STEPS = 64
 """Contexts that are looked at between the longest power of two that fits and the next."""
-PATCHES = "patch_embedding"
-"""The parameters of a model that reads images alone."""
 LOCAL, SERVER = "llama-cpp", "vllm"
 NO_ROOM, SLOW, NOT_PUBLISHED = "too large", "fewer tokens a second than is wanted", "no published weights"
 NO_LICENSE, OTHER_LICENSE = "no licence on record", "under another licence"

@@ -142,7 +142,7 @@ class ServingProfile(Schema):
     collective_host: SecondsField | None = None
     """Host time to issue a collective of tensor parallel ranks, where no graph holds it; None: as any kernel."""
     prompt_host: SecondsField | None = None
-    """The same of a layer in passes with prompts, where no graph holds these; None: as in any pass."""
+    """The same of a layer in passes with prompts, but for those of as few tokens as `captures` has graphs of; None: as in any."""
     latent_prompt_host: SecondsField | None = None
     """The same of a layer of latent attention, of many small kernels; None: as any layer."""
     linear_prompt_host: SecondsField | None = None
@@ -230,6 +230,8 @@ class Engine(SpecFile):
     """How it divides fewer key and value heads than tensor parallel ranks."""
     attention_like: Id | None = None
     """The engine whose measured attention kernels stand for its own, where both train with the same library."""
+    kernels: Id | None = None
+    """The name by which measured files hold its kernels of some time, where they hold any under it; None: as those of today."""
     matmuls_like: dict[MatmulKind, Id] = field(default_factory=dict)
     """The engines whose measured matmuls of a kind stand for its own, where its own were measured otherwise than it runs them."""
     fused_quantisation: tuple[MatmulKind, ...] = ()
@@ -263,13 +265,14 @@ class Engine(SpecFile):
     def dated(self, month: str | None) -> Engine:
         """The engine as it was in a month (`YYYY-MM`); None: as it is today, while memory may be that of any month."""
         if month is not None and self.serving is not None:
-            serving, fused = self.serving, self.fused_quantisation
+            serving, fused, kernels = self.serving, self.fused_quantisation, self.kernels
             for era in reversed(self.eras):
                 if month[: len(era.name)] <= era.name:
                     serving = serving if era.serving is None else serving.in_era(era.serving)
                     fused = fused if era.fused_quantisation is None else era.fused_quantisation
-            if serving is not self.serving or fused is not self.fused_quantisation:
-                return self.replaced(serving=serving, fused_quantisation=fused).dated_training(month)
+                    kernels = f"{self.id}.{era.name}" if era.own_kernels else kernels
+            if serving is not self.serving or fused is not self.fused_quantisation or kernels != self.kernels:
+                return self.replaced(serving=serving, fused_quantisation=fused, kernels=kernels).dated_training(month)
         return self.dated_training(month)
 
     def dated_training(self, month: str | None) -> Engine:

@@ -11,7 +11,7 @@ from gpuplan.schema import DAY, Limits, Pattern, Schema
 from gpuplan.specs.base import Id, Section
 from gpuplan.specs.engine_defaults import Beside, Dispatching, ExpertWays, MicroBatch, Replayed, TrainingDefaults
 from gpuplan.specs.engine_memory import PaddedExperts, ProfilingEra, SmallDevice, WindowedKv
-from gpuplan.specs.engine_policies import Portion
+from gpuplan.specs.engine_policies import Portion, StoredBytes
 from gpuplan.specs.engine_schedule import Schedule, StageHost, VectorDecode, WarpExperts
 from gpuplan.specs.measured_base import MatmulKind
 from gpuplan.specs.quantity import BytesField, CountField, FactorField, RatioField, SecondsField, ShareField, Sourced
@@ -23,10 +23,10 @@ POLICIES: Mapping[str, tuple[str, str]] = {
     "edges": ("sharding", "edges"),
     "heads": ("attention", "heads"), "remade_attention": ("recompute", "remade_attention"),
     "unfused_latent": ("attention", "unfused_latent"), "at_step": ("gradients", "at_step"),
-    "temporaries": ("gradients", "temporaries"),
+    "temporaries": ("gradients", "temporaries"), "stand_ins": ("gradients", "stand_ins"),
 }  # fmt: skip
 """What an era may state of a training profile: a policy, and its part."""
-BYTES = ("logits_split", "at_step", "temporaries")
+BYTES = ("logits_split", "at_step", "temporaries", "stand_ins")
 """Those of them that say how much memory is held."""
 RELEASE = re.compile(r"^v?(\d+(?:\.\d+)*)(?:[.+-]?(?:post|rc|dev|[a-z]).*)?$")
 SAID = re.compile(r"^(?:(20\d\d)|(\d\d))[-.](\d{1,2})(?:[-.](\d{1,2}))?(?:\.\d+)?$")
@@ -113,6 +113,8 @@ class Era(Schema):
     """Bytes that the optimizer's step made for each parameter beside its states."""
     temporaries: Portion | None = None
     """Copies of the second moment that the step made for a moment."""
+    stand_ins: StoredBytes | None = None
+    """Bytes for each element of one matrix of each shape that stood in for gradients."""
     attention_like: Id | None = None
     """The engine whose measured attention kernels stand for those of that time."""
     micro_batch: MicroBatch | None = None
@@ -127,6 +129,8 @@ class Era(Schema):
     """Which training was replayed whole from graphs where nobody said."""
     fused_quantisation: tuple[MatmulKind, ...] | None = None
     """Kinds of matmuls whose input the kernels before them quantised then."""
+    own_kernels: bool = False
+    """Whether it served with other kernels: measured files hold those as `<engine>.<era>`, and else those of today."""
     serving: ServingEra | None = None
     """What it did otherwise in serving."""
 

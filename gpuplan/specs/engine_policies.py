@@ -96,6 +96,9 @@ class Gradients(Schema):
     made: Literal["once", "each-step"] = "once"
     """Gradients are buffers for the whole run, or are freed after each step: where one rank makes a step of one micro-batch, none
     are there at the loss."""
+    shards: Literal["kept", "each-step"] = "kept"
+    """Where they are freed after each step, ZeRO-3's shards of them are buffers for the run all the same (DeepSpeed), or are made
+    by the backward pass as those of one rank are (FSDP)."""
     offloaded: Literal["with-weights", "with-states"] = "with-weights"
     """Gradients go to the host where weights do, or as they are made where the optimizer's states are there (ZeRO-Offload)."""
     sums: BytesField | None = None
@@ -113,6 +116,9 @@ class Gradients(Schema):
     temporaries: Portion | None = None
     """Copies of the second moment that AdamW makes for a moment where nothing is sharded and kernels run over lists of tensors
     (PyTorch's `foreach`); None: one kernel updates in place."""
+    stand_ins: StoredBytes | None = None
+    """Bytes for each element of one matrix of each shape: tensors that autograd is handed where a matmul added the gradient to the
+    sum itself, kept for the whole run; None: there are none."""
     bucket: BytesField
     """Communication buckets of gradients and parameters."""
     bucket_square: BytesField | None = None
@@ -239,6 +245,11 @@ class Adapters(Schema):
     """Traffic of the backward pass for each element that an adapted matrix reads: dropout, and the sum of two gradients."""
     made_backward: StoredBytes | None = None
     """The same for each element that it makes: its gradient is scaled."""
+    hidden_passes: RatioField | None = None
+    """Reads and writes of [tokens, hidden] in the layers that adapters are wrapped around, where these are another library's than
+    the engine trains otherwise, and not compiled; None: they are the same."""
+    rms_passes: Portion | None = None
+    """Further ones of models with RMS norms, as in the profile itself."""
 
 
 class Recomputing(Schema):

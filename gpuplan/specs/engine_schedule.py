@@ -22,6 +22,8 @@ class Schedule(Section):
     admits: Admits
     cuts: bool = True
     """Whether a prompt is cut where a step has no room for all of it; otherwise it waits for a step that has."""
+    ahead: int = 0
+    """Steps that are put together before the one that runs has ended: what comes meanwhile waits for them too."""
 
 
 class StageHost(Schema):

@@ -147,6 +147,12 @@ class TrainingProfile(Schema):
         """Measured over counted step time, of models with experts or without."""
         return self.residual_experts if experts and self.residual_experts is not None else self.residual
 
+    def around_adapters(self) -> TrainingProfile:
+        """The profile of layers that adapters are wrapped around, which may be another library's, operator by operator."""
+        if self.adapters.hidden_passes is None:
+            return self
+        return self.replaced(hidden_passes=self.adapters.hidden_passes, rms_passes=self.adapters.rms_passes)
+
     def run(
         self,
         *,

@@ -13,7 +13,8 @@ from gpuplan.specs.catalog import Catalog, key
 _MARKS = re.compile(r"\((?:r|tm|c)\)|[®™]", re.IGNORECASE)
 _BEHIND = re.compile(
     r"\s+(?:w/|with|@)\s.*$|\s+\d+-core\b.*$|\s+(?:cpu|processor)$"
-    r"|\s+(?:graphics|gpu|oam|mcm|ac|mba|edition|generation|gaming|trio|x|oc|community|secure|cloud|accelerator)$",
+    r"|\s+(?:graphics|gpu|oam|mcm|ac|mba|edition|generation|gaming|trio|x|oc|community|secure|cloud|accelerator)$"
+    r"|\s+(?:(?:dev|developer)[\s-]?kit|dual[\s-]slot)$",
     re.IGNORECASE,
 )
 _BEFORE = re.compile(
@@ -38,6 +39,16 @@ def plain_names(name: str) -> Iterator[str]:
                 if one and key(one) not in seen:
                     seen.add(key(one))
                     yield one
+
+
+def size_last(name: str) -> str | None:
+    """A name as it is compared with the memory, which people write anywhere, behind the rest; None where it is there or missing.
+
+    >>> [size_last("a100-80gb-sxm4"), size_last("v100-32gb-sxm2"), size_last("a100-sxm4-80gb"), size_last("l4")]
+    ['a100-sxm4-80gb', 'v100-sxm2-32gb', None, None]
+    """
+    said = re.fullmatch(r"(.+?)-(\d+gb)-(.+)", name)
+    return f"{said[1]}-{said[3]}-{said[2]}" if said else None
 
 
 def known_as(name: str, catalog: Catalog) -> str | None:

@@ -65,6 +65,11 @@ def target_by_name(text: str, catalog: Catalog) -> Target | None:
     instance = find_instance(name, catalog)
     if instance is not None:
         return _of_instance(text, units, instance, catalog)
+    from gpuplan.specs.plain_names import size_last  # Names that are known as they stand do without.
+
+    turned = size_last(wanted)
+    if turned is not None and _exact("accelerators", turned, catalog):
+        return _of_accelerator(text, units, turned, catalog)
     return _of_size(text, units, wanted, catalog)
 
 
@@ -249,17 +254,26 @@ def _of_accelerator(text: str, units: int, name: str, catalog: Catalog) -> Targe
 
 
 def _of_size(text: str, units: int, wanted: str, catalog: Catalog) -> Target | None:
-    """`m4-max-128gb`: an accelerator and how much memory it has, where its own name says nothing of that.
+    """`m4-max-128gb`, `mac-studio-m4-max-128gb`: a part or machine and how much memory it has, where its name says none.
 
     Raises:
         UsageError: the accelerator is not sold with as much.
+        UnknownError: it is not, but others refit it so.
     """
     name, _, size = wanted.rpartition("-")
     said = SIZE.fullmatch(size)
-    if said is None or not _exact("accelerators", name, catalog):
+    kind = next((one for one in ("accelerators", "systems") if said is not None and _exact(one, name, catalog)), None)
+    if said is None or kind is None:
         return None
-    target = _of_accelerator(text, units, name, catalog)
-    memory = capacity_of(target.accelerator, float(said[1]) * (2**30 if said[2] == "gib" else 1e9), catalog, f"`{text}`")
+    target = (_of_accelerator if kind == "accelerators" else _of_system)(text, units, name, catalog)
+    try:
+        memory = capacity_of(target.accelerator, float(said[1]) * (2**30 if said[2] == "gib" else 1e9), catalog, f"`{text}`")
+    except UsageError as error:
+        from gpuplan.specs.kinds_of_parts import nearest
+
+        if near := nearest(wanted):
+            raise UnknownError(Problem("target.unknown-name", error.problems[0].message, near)) from None
+        raise
     notes = tuple(note for note in target.notes if note.code != "target.capacity")
     return target.replaced(memory=None if memory == target.accelerator.memory.capacity.value else memory, notes=notes)
 

@@ -463,6 +463,19 @@ def test_settings_from_elsewhere_are_known_and_not_typed(tmp_path: Path) -> None
     assert (informed.tp, informed.micro_batch) == (typed.tp, typed.micro_batch) == (2, 1)
 
 
+def test_a_network_that_the_page_prints_is_typed(tmp_path: Path) -> None:
+    """fms-fsdp's table is headed `A100 80G 128 GPUs with 400Gbps`."""
+
+    def read(**source: Any) -> Row:
+        row = changed(source={"title": "a page", **source}, hardware={"count": 32, "inter_node": "400 Gb/s per node"})
+        return read_rows([written(tmp_path, row)])[0]
+
+    machines = [training_question(one.as_typed(), answers()).on for one in (read(), read(prints=["inter_node"]))]
+    assert machines == ["32xh100-sxm-80gb", "32xh100-sxm-80gb@2xroce-200"]
+    assert "`prints`" in read(prints=["count"]).fault
+    assert "`prints`" in read(prints="inter_node").fault
+
+
 def test_a_degree_from_elsewhere_is_left_open_by_who_types_the_page(tmp_path: Path) -> None:
     (read,) = read_rows([written(tmp_path, changed(run={"ep": 2}, elsewhere=["ep"]))])
     informed, typed = (training_question(one, answers()) for one in (read, read.as_typed()))

@@ -44,7 +44,7 @@ def test_engines_that_share_a_parameter_have_one_value_of_it(group: str) -> None
 
 
 def test_parameters_are_few_and_say_what_they_mean() -> None:
-    assert count() <= 37
+    assert count() <= 36
     assert all(one.meaning and one.width > 0 for group in PLAN.values() for one in group.parameters.values())
 
 

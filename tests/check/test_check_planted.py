@@ -109,7 +109,7 @@ RATES = [
         ),
         ("spec.sparse-rate",) * 5,
     ),
-    one("FLOP per clock with sparsity", H100, r"bf16: 4096", "bf16: 8192", "spec.per-clock", "dense"),
+    one("FLOP per clock with sparsity", H100, r"bf16: \{value: 4096", "bf16: {value: 8192", "spec.per-clock", "dense"),
     one(
         "16-bit accumulation of a GeForce",
         RTX4090,
@@ -133,7 +133,13 @@ RATES = [
         ("spec.rate-recount",) * 3,
     ),
     one("int8 of a B200 for a B300", B300, r"\n  int8: .*", "\n  int8: 4500 TOP/s", "spec.rate-ratio", "Blackwell"),
-    one("FLOP per clock of other units", A100, r"flop_per_clock: \{fp64: 64, ", "flop_per_clock: {fp64: 32, ", "spec.per-clock"),
+    one(
+        "FLOP per clock of other units",
+        A100,
+        r"flop_per_clock: \{fp64: \{value: 64",
+        "flop_per_clock: {fp64: {value: 32",
+        "spec.per-clock",
+    ),
     one("a pair of GH200 as one", GH200, r"  count: 132", "  count: 264", "spec.units", "superchip"),
     one("two devices in one GH200", GH200, r"\nunit: gpu", "\nunit: gpu\ndevices: 2", "spec.devices"),
     one("a board said to be a GPU", MI250X, r"\nunit: board", "\nunit: gpu", "spec.devices"),
@@ -197,8 +203,8 @@ LINKS = [
     one(
         "both directions of one link",
         H100,
-        r"link_bandwidth_per_direction: 25 GB/s",
-        "link_bandwidth_per_direction: 50 GB/s",
+        r"link_bandwidth_per_direction: \{value: 25 GB/s",
+        "link_bandwidth_per_direction: {value: 50 GB/s",
         "spec.link-direction",
         "25 GB/s one way",
     ),
@@ -210,7 +216,7 @@ LINKS = [
         "spec.link-direction",
     ),
     one("another PCIe generation", V100, r"(\npcie:\n  source: \S+\n  )gen: 3", r"\1gen: 4", "spec.pcie-rate"),
-    one("too many links", A100, r"links: 12", "links: 24", "spec.link-generation"),
+    one("too many links", A100, r"links: \{value: 12", "links: {value: 24", "spec.link-generation"),
     one(
         "both directions in a system",
         DGX,
@@ -368,8 +374,8 @@ SOURCES = [
     one(
         "a source that is not there",
         H100,
-        r"bus_bits: \{value: 5120, source: techpowerup\}",
-        "bus_bits: {value: 5120, source: techpowerups}",
+        r"bus_bits: \{value: 5120, source: nv-hopper\}",
+        "bus_bits: {value: 5120, source: nv-hoppers}",
         "spec.unknown-source",
     ),
     one(

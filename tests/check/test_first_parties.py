@@ -7,7 +7,8 @@ import pytest
 
 from gpuplan.specs.accelerator import Accelerator
 from gpuplan.specs.catalog import Catalog
-from tools.first_parties import KINDS, PAGES, is_of, maker_of, page_of, table, told
+from gpuplan.specs.system import System
+from tools.first_parties import KINDS, PAGES, is_of, makers_of, page_of, table, told
 
 CATALOG = Catalog.open(env={"HOME": "/nowhere"})
 README = Path(__file__).parents[2] / "README.md"
@@ -32,9 +33,14 @@ def test_an_address_is_its_makers_or_not(url, maker, own):
 
 def test_a_value_has_one_of_four_pages():
     spec = CATALOG.load(Accelerator, "h100-sxm-80gb")
-    assert maker_of(spec, CATALOG) == "nvidia"
-    found = {page_of(spec, name, "nvidia") for name in (*spec.sources, "")}
+    assert makers_of(spec, CATALOG) == ("nvidia",)
+    found = {page_of(spec, name, ["nvidia"]) for name in (*spec.sources, "")}
     assert {"the maker's own", "someone else's", "no page"} <= found <= set(PAGES)
+
+
+def test_a_machine_is_also_its_providers():
+    assert makers_of(CATALOG.load(System, "aws-p5"), CATALOG) == ("nvidia", "aws", "aws-p5")
+    assert is_of("https://docs.tinygrad.org/tinybox/", "tinybox-red")
 
 
 def test_readme_says_the_shares():

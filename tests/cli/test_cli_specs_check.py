@@ -72,7 +72,7 @@ def test_annotations_of_a_pull_request(call: Call, tmp_path: Path, monkeypatch: 
 
 
 def test_json(call: Call, tmp_path: Path) -> None:
-    path = copied(tmp_path, H100, "links: 18", "links: 36")
+    path = copied(tmp_path, H100, "links: {value: 18", "links: {value: 36")
     for words in (("--json",), ("--format", "json")):
         told = call("specs", "check", str(path), *words)
         record = json.loads(told.out)
@@ -80,13 +80,13 @@ def test_json(call: Call, tmp_path: Path) -> None:
         assert {name: record[name] for name in ("errors", "warnings", "files")} == {"errors": 1, "warnings": 0, "files": 1}
         found = record["findings"][0]
         assert (found["code"], found["severity"], found["file"]) == ("spec.link-generation", "error", str(path))
-        assert found["line"] == line_of(path, "links: 36")
+        assert found["line"] == line_of(path, "links: {value: 36")
         assert found["message"]
         assert found["hint"]
 
 
 def test_rules_are_chosen(call: Call, tmp_path: Path) -> None:
-    copied(tmp_path, H100, "links: 18", "links: 36")
+    copied(tmp_path, H100, "links: {value: 18", "links: {value: 36")
     copied(tmp_path, AWS, "price: 55.04 USD/h", "price: 700.0 USD/h")
     both = call("specs", "check", str(tmp_path)).err
     assert "spec.link-generation" in both

@@ -204,3 +204,13 @@ def test_forms_and_columns(call: Call) -> None:
     narrow = call("specs", "list")
     assert all(len(line) <= 80 for line in narrow.out.splitlines())
     assert "note: no room for" in narrow.err
+
+
+def test_a_part_is_shown_by_the_names_that_questions_take(call: Call) -> None:
+    shown = call("specs", "show", "Zotac RTX 5080")
+    assert shown.code == 0
+    assert shown.out.startswith("rtx-5080  NVIDIA GeForce RTX 5080")
+    assert "`Zotac RTX 5080` was taken as `rtx-5080`" in shown.err
+    unknown = call("specs", "show", "TPU 8t")
+    assert unknown.code == 5
+    assert "the nearest on record is `tpu-v7-ironwood`" in unknown.err

@@ -35,8 +35,17 @@ def test_times_have_a_high_end_where_all_of_the_range_keeps_up(asked: dict[str, 
     used = [key for key in near.figures if key.endswith("utilization")]
     assert max(near.ranges[key][1] for key in used) >= 1 > max(float(near.figures[key].value) for key in used)
     assert [key for key in near.figures if near.ranges[key][1] == inf] == [key for key in near.figures if key in WAITS]
+    assert near.ranges["tpot_s"][1] == near.ranges["full_tpot_s"][1]
     assert "arrive faster than they are served" in near.no_bound("ttft_s")
     assert any(note.code == "load.narrowly" and "without bound" in note.text for note in near.notes)
+
+
+def test_more_than_is_kept_is_told_the_token_of_full_replicas() -> None:
+    near, over = (served(**ONE, rate=rate) for rate in (21, 1000))
+    assert "tpot_s" not in over.figures
+    full = float(over.figures["full_tpot_s"].value)
+    assert full == pytest.approx(float(near.figures["full_tpot_s"].value))
+    assert full > float(near.figures["tpot_s"].value)
 
 
 def test_users_of_a_closed_loop_wait_for_each_other_and_no_longer() -> None:

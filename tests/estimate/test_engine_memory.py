@@ -211,3 +211,15 @@ def test_adapters_keep_places_beside_every_matrix() -> None:
     assert figure(bare, "kv_pool_bytes") - figure(one, "kv_pool_bytes") == pytest.approx(part(one, "adapters") * GIB)
     with pytest.raises(PlanError, match="go together"):
         serve(model="llama-3.1-8b", on="h100", adapters=8)
+
+
+def test_only_a_switch_has_buffers_outside_tensors() -> None:
+    # Four RTX 3090 have bridges over pairs: leadawon/LAMBO prints 5.24 GiB for the pool of Qwen2.5 32B with vLLM 0.18.1, which
+    # leaves no room for the 1.8 GiB that ranks on an H100's switch hold.
+    ask: dict[str, Any] = {
+        "model": "qwen2.5-32b", "engine": "vllm@0.18.1", "tp": 4, "max_context": 32768, "memory_utilization": 0.88,
+        "max_sequences": 1, "graphs": False, "as_engine": True,
+    }  # fmt: skip
+    bridged, switched = (serve(on=on, **ask) for on in ("4xrtx-3090", "4xh100-sxm-80gb"))
+    assert figure(bridged, "kv_pool_bytes") / GIB == pytest.approx(5.24, abs=0.4)
+    assert [part(made, "communication") for made in (bridged, switched)] == pytest.approx([0.1, 1.83])

@@ -72,7 +72,7 @@ def test_a_name_without_its_owner_or_of_another_is_taken(name, card):
     [
         ("gpt-4o", "gpt-oss-120b"),
         ("claude-opus-4.5", "kimi-k2.5"),
-        ("google/gemma-4-E4B-it", "gemma-3-4b"),
+        ("deepseek-ai/DeepSeek-V4.1-Flash", "deepseek-v4-flash"),
         ("LiquidAI/LFM2.5-VL-3B", "lfm2-1.2b"),
         ("apple/DFN5B-CLIP-ViT-H-14-378", "clip-vit-large-patch14"),
         ("qwen:110b", "qwen2.5-72b"),
@@ -190,3 +190,70 @@ def test_no_two_cards_share_a_spelling():
     for path in CARDS.glob("*.yaml"):
         by_key.setdefault(squeezed(path.stem), set()).add(path.stem)
     assert {key: ids for key, ids in by_key.items() if len(ids) > 1} == {}
+
+
+@pytest.mark.parametrize(
+    ("name", "card"),
+    [
+        ("openai/gpt-oss-20b:free", "gpt-oss-20b"),
+        ("us.meta.llama3-1-70b-instruct-v1:0", "llama-3.1-70b"),
+        ("mistral.mistral-7b-instruct-v0:2", "mistral-7b-v0.2"),
+        ("deepseek.r1-v1:0", "deepseek-r1"),
+        ("openai.gpt-oss-120b-1:0", "gpt-oss-120b"),
+        ("qwen 3 32b", "qwen3-32b"),
+    ],
+)
+def test_what_a_router_or_a_cloud_writes_around_a_name_is_not_looked_at(name, card):
+    found = find(name)
+    assert found.id == card
+    assert found.notes
+
+
+@pytest.mark.parametrize(
+    ("name", "card"),
+    [("meta/llama3.1-70b-instruct", "llama-3.1-70b"), ("CogHyn/llama-3.2-1B-3bit", "llama-3.2-1b")],
+)
+def test_a_name_is_no_card_of_another_size(name, card):
+    assert find(name).id == card
+
+
+def test_a_name_with_the_size_of_another_model_is_not_taken_for_it():
+    with pytest.raises(UnknownError):
+        find("yasserrmd/GLM4.7-Distill-LFM2.5-1.2B")
+
+
+def test_dynamic_types_are_near_a_plain_one_and_files_of_gguf_hold_no_fp8():
+    dynamic = find("hf.co/unsloth/Qwen3-30B-A3B-GGUF:UD-Q4_K_XL")
+    assert dynamic.weights is not None
+    assert dynamic.weights.method == "q4_k_m"
+    assert "UD-Q4_K_XL" in dynamic.notes[-1]
+    usual = find("unsloth/MiniMax-M2.5-GGUF").weights
+    assert usual is not None
+    assert usual.method == "q4_k_m"
+
+
+def test_a_word_of_quantisers_that_is_not_read_is_told():
+    """No rule says how ISTA-DASLab's GSQ stores weights: what is answered is in 16 bits, and says so."""
+    found = find("ISTA-DASLab/Llama-3.1-70B-Instruct-2Bit-GSQ")
+    assert found.weights is None
+    assert "`2Bit` in its name was not read" in found.notes[-1]
+
+
+@pytest.mark.parametrize(
+    ("name", "card", "method", "bits"),
+    [
+        ("unsloth/Qwen3.6-27B-UD-MLX-4bit", "qwen3.6-27b", "mlx", 4),
+        ("mlx-community/Qwen3-8B-4bit-DWQ-053125", "qwen3-8b", "mlx", 4),
+        ("bearzi/Qwen3-Coder-Next-oQ6", "qwen3-next-80b-a3b", "mlx", 6),
+        ("cyankiwi/Qwen3-Coder-Next-AWQ-8bit", "qwen3-next-80b-a3b", "awq", 8),
+        ("zai-org/GLM-5-FP8", "glm-5", "fp8", 8),
+        ("ISTA-DASLab/gemma-3-27b-it-GPTQ-4b-128g", "gemma-3-27b", "gptq", 4),
+        ("amd/Llama-3.3-70B-Instruct-FP8-KV", "llama-3.3-70b", "quark", 8),
+        ("amd/DeepSeek-R1-MXFP4-Preview", "deepseek-r1", "mxfp4", 4),
+    ],
+)
+def test_repositories_of_other_quantisers_are_read(name, card, method, bits):
+    found = find(name)
+    assert found.id == card
+    assert found.weights is not None
+    assert (found.weights.method, found.weights.bits) == (method, bits)

@@ -216,3 +216,12 @@ def test_compose_has_the_words_of_the_command():
 def test_what_has_no_launch_says_so(task: str, given: dict[str, object], kind: type[GpuplanError], text: str):
     with pytest.raises(kind, match=text):
         made(task, **given)
+
+
+@pytest.mark.parametrize("form", ["command", "compose", "k8s", "slurm"])
+@pytest.mark.parametrize(("task", "engine"), [("serve", "vllm"), ("train", "megatron-lm")])
+def test_of_a_model_by_its_size_the_user_names_the_files(task: str, engine: str, form: str) -> None:
+    text = made(task, model="13b", on="8xh100", engine=engine, emit=form).launch
+    assert "set MODEL: the model: its folder, or its name on the hub" in text
+    assert "${MODEL:?" in text or "name: MODEL" in text
+    assert " 13b " not in text.replace("# 13b on 8xh100", "")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import gpuplan
-from gpuplan.errors import UsageError
+from gpuplan.errors import UnknownError, UsageError
 
 GIB = 2**30
 
@@ -56,7 +56,9 @@ def test_a_size_in_the_name() -> None:
     assert not any("comes with" in note.text for note in named.notes)
     whole, alone = (gpuplan.fit("llama-3.1-8b", on=on, advise=False) for on in ("rtx-4080-16gb", "rtx-4080"))
     assert whole["memory_budget_bytes"].value == alone["memory_budget_bytes"].value
-    with pytest.raises(UsageError, match="`RTX 4090 48GB`: rtx-4090 comes with 24 GiB alone"):
+    with pytest.raises(UsageError, match="`RTX 4070 48GB`: rtx-4070 comes with 12 GiB alone"):
+        gpuplan.fit("llama-3.1-8b", on="RTX 4070 48GB")
+    with pytest.raises(UnknownError, match="`RTX 4090 48GB`: rtx-4090 comes with 24 GiB alone"):  # Others refit it so.
         gpuplan.fit("llama-3.1-8b", on="RTX 4090 48GB")
     with pytest.raises(UsageError, match="say two sizes"):
         gpuplan.fit("llama-3.1-8b", on="m3-max-64gb", memory="128GB")

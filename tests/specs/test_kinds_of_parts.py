@@ -38,7 +38,7 @@ def test_no_name_of_a_file_is_an_entry_of_its_own():
         ("Cerebras WSE-3", "h100-sxm-80gb"),
         ("8xmi308x", "mi300x"),
         ("xeon-8592+", "cpu-xeon-8480plus"),
-        ("vera-rubin", "b300-sxm-270gb"),
+        ("rubin-ultra", "rubin-288gb"),
         ("rtx-4090-laptop-175w", "rtx-4090-laptop"),
     ],
 )

@@ -20,7 +20,7 @@ def is_diffusion(path: Path) -> bool:
 
 def diffusion_path(name: str, extra_dirs: Sequence[Path] = ()) -> Path | None:
     """The file of such a card by its id or an alias, a user's before the shipped one, or a folder with an index; None: neither."""
-    wanted = name.lower()
+    wanted = "-".join(name.lower().split())
     if not wanted:
         return None
     given = Path(name).expanduser()

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from gpuplan.models.architecture import Architecture, Block, Mlp, Moe
 from gpuplan.models.config_reader import Config
 from gpuplan.models.families.common import Reader, attention, decoder, dense, depth, experts, finish, window_of, with_window
-from gpuplan.models.mixers import Attention, NormKind, QkNorm
+from gpuplan.models.mixers import Attention, NormKind
 
 SLIDING = ("full_attention", "sliding_attention")
 
@@ -151,31 +151,6 @@ def first_dense(c: Config, layers: int) -> list[bool]:
     return [at >= first and at % step == 0 for at in range(layers)]
 
 
-def glm4_moe(c: Config) -> Architecture:
-    """GLM-4.5: dense first layers, a shared expert, a correction bias on the router."""
-    layers = depth(c)
-    one = attention(
-        c,
-        kv_default=8,
-        qkv_bias=c.flag("attention_bias", default=False),
-        qk_norm="head" if c.flag("use_qk_norm", default=False) else "none",
-    )
-    return _dense_then_moe(c, one, first_dense(c, layers), correction=True)
-
-
-def _dense_then_moe(c: Config, one: Attention, sparse: list[bool], *, correction: bool) -> Architecture:
-    width = c.count("moe_intermediate_size")
-    shared = c.count("n_shared_experts", "num_shared_experts", default=0, least=0)
-    moe = experts(
-        c, width=("moe_intermediate_size",), shared_experts=shared, shared_width=width if shared else 0, router_bias=correction
-    )
-    blocks = {"moe": Block(mixer=one, mlp=moe)}
-    if not all(sparse):
-        blocks["dense"] = Block(mixer=one, mlp=Mlp(width=c.count("intermediate_size")))
-    c.raw("intermediate_size")
-    return finish(c, [decoder(["moe" if yes else "dense" for yes in sparse], blocks)], tied=False)
-
-
 def step(c: Config) -> Architecture:
     """Step-3.5 and 3.7: a gate a head, more heads where there is a window, dense first layers, a shared expert."""
     layers = depth(c)
@@ -211,19 +186,6 @@ def step(c: Config) -> Architecture:
         layout.append(name)
         blocks[name] = Block(mixer=sliding if windowed else full, mlp=routed if sparse[at] else plain)
     return finish(c, [decoder(layout, blocks)], tied=False)
-
-
-def minimax_m2(c: Config) -> Architecture:
-    """MiniMax-M2: norms over the projected width of queries and keys, every layer with experts."""
-    norms: dict[str, QkNorm] = {"per_layer": "width", "per_head": "head"}
-    norm = norms.get(c.text("qk_norm_type", default="per_layer"))
-    if norm is None:
-        c.unknown(f"`qk_norm_type` is `{c.text('qk_norm_type')}`", "known are per_layer and per_head")
-    one = attention(c, qk_norm=norm or "none")
-    if c.count("shared_intermediate_size", default=0, least=0):
-        c.unknown("`shared_intermediate_size` is not 0, which gpuplan does not know for minimax_m2")
-    moe = experts(c, width=("intermediate_size",), router_bias=c.flag("use_routing_bias", default=True))
-    return finish(c, [decoder(["moe"] * depth(c), {"moe": Block(mixer=one, mlp=moe)})], tied=False)
 
 
 def dbrx(c: Config) -> Architecture:
@@ -266,42 +228,6 @@ def mimo_v2(c: Config) -> Architecture:
         layout.append(name)
         blocks[name] = Block(mixer=sliding if pattern[at] else full, mlp=moe if sparse[at] else plain)
     return finish(c, [decoder(layout, blocks)], tied=False)
-
-
-def gemma4(c: Config) -> Architecture:
-    """Gemma 4: sliding layers, and global ones with wider heads whose keys are their values; experts beside a dense layer."""
-    layers = depth(c)
-    hidden = c.count("hidden_size")
-    for field in ("hidden_size_per_layer_input", "num_kv_shared_layers"):
-        if c.count(field, default=0, least=0):
-            c.unknown(f"`{c.at}{field}` is not 0: per-layer embeddings and shared caches of the small Gemma 4 are not known")
-    biased = c.flag("attention_bias", default=False)
-    local = attention(c, qkv_bias=biased, out_bias=biased, qk_norm="head", head_dim_default=256)
-    shared_kv = c.flag("attention_k_eq_v", default=False)
-    wide = local.replaced(
-        head_dim=c.count("global_head_dim", default=512),
-        kv_heads=c.count("num_global_key_value_heads", default=local.kv_heads) if shared_kv else local.kv_heads,
-        shared_kv=shared_kv,
-    )
-    window = c.count("sliding_window")
-    words = c.words("layer_types", layers, SLIDING)
-    if words is None:
-        words = [SLIDING[(at + 1) % 6 != 0] for at in range(layers)]
-    mlp: Mlp | Moe = dense(c)
-    norms = 4
-    extra = 0
-    if c.flag("enable_moe_block", default=False):
-        mlp = experts(c, width=("moe_intermediate_size", "expert_intermediate_size"), shared_experts=1, shared_width=mlp.width)
-        norms = 7
-        extra = hidden + mlp.experts
-        c.note("the router's scales (one a channel, one an expert) are counted but not broken down", "model.note")
-    c.raw("use_double_wide_mlp", "num_experts", "moe_intermediate_size", "expert_intermediate_size", "top_k_experts")
-    blocks = {
-        "sliding": Block(mixer=with_window(local, window), mlp=mlp, norms=norms, extra_params=extra),
-        "full": Block(mixer=wide, mlp=mlp, norms=norms, extra_params=extra),
-    }
-    layout = ["sliding" if word == "sliding_attention" else "full" for word in words]
-    return finish(c, [decoder(layout, blocks)], tied=True)
 
 
 def mllama(c: Config) -> Architecture:
@@ -383,14 +309,11 @@ READERS: Mapping[str, Reader] = {
     "qwen3_moe": qwen_moe,
     "gpt_oss": gpt_oss,
     "llama4_text": llama4,
-    "glm4_moe": glm4_moe,
-    "minimax_m2": minimax_m2,
     "step3p5": step,
     "step3p7_text": step,
     "dbrx": dbrx,
     "exaone_moe": exaone_moe,
     "mimo_v2_flash": mimo_v2,
-    "gemma4_text": gemma4,
     "mllama_text_model": mllama,
     "nemotron-nas": nemotron_nas,
 }

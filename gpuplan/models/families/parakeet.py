@@ -17,6 +17,10 @@ USUAL = {
 """What transformers takes where a file leaves a field of the encoder out (configuration_parakeet.py)."""
 
 
+STEP_MS = 10
+"""Milliseconds between the spectra that are put in (`window_stride` of NeMo's configurations of FastConformer)."""
+
+
 def parakeet(c: Config) -> Architecture:
     """The encoder; a frame of eight steps of 10 ms is a token. The transducer's time is not counted."""
     kind, e = c.text("model_type"), c.sub("encoder_config") if c.has("encoder_config") else c
@@ -42,7 +46,7 @@ def parakeet(c: Config) -> Architecture:
     extra = {"subsampling": _subsampling(e, hidden), **_text(c, kind, hidden, words)}
     if kind != "parakeet_ctc":
         c.note("the transducer that makes text of the encoder's frames is counted, but its time is not", "model.note")
-    return finish(e, [stack], tied=True, head=False, extra=extra)
+    return finish(e, [stack], tied=True, head=False, extra=extra, frame_ms=STEP_MS * e.count("subsampling_factor"))
 
 
 def _subsampling(e: Config, hidden: int) -> int:

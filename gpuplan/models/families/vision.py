@@ -74,11 +74,18 @@ def qwen2_vl(v: Config, text_hidden: int) -> int:
 def gemma4(v: Config, text_hidden: int) -> int:
     """Gemma 4's encoder: sandwich norms, norms on queries and keys, two tables of positions, one projection."""
     hidden, patch, head_dim = v.count("hidden_size"), v.count("patch_size"), v.count("head_dim")
-    if v.flag("use_clipped_linears", default=False):
-        v.unknown("`vision_config.use_clipped_linears` is true: the vision part of the small Gemma 4 is not known")
+    v.flag("use_clipped_linears", default=False)  # bounds of what goes in and out, four values a matrix
     embed = 3 * patch * patch * hidden + 2 * v.count("position_embedding_size") * hidden
     layer = 4 * hidden * hidden + 2 * head_dim + 3 * hidden * v.count("intermediate_size") + 4 * hidden
     return embed + v.count("num_hidden_layers") * layer + hidden * text_hidden
+
+
+def gemma4_unified(v: Config, text_hidden: int) -> int:
+    """Gemma 4 12B has no encoder: patches are projected, with a table of places for each of two directions, and once more."""
+    patch, width = v.count("patch_size") * v.count("pooling_kernel_size", default=3), v.count("mm_embed_dim", default=text_hidden)
+    values = COLOURS * patch * patch
+    places = 2 * v.count("mm_posemb_size", default=1120) * width
+    return 2 * values + values * width + width + 4 * width + places + width * text_hidden
 
 
 def llava(v: Config, text_hidden: int) -> int:
@@ -167,16 +174,29 @@ def kimi_k3(v: Config, text_hidden: int) -> int:
     return COLOURS * patch * patch * hidden + places + v.count("vt_num_hidden_layers") * layer + hidden + projector
 
 
+def minimax_m3(v: Config, text_hidden: int) -> int:
+    """CLIP's layers over patches of two frames, places by rotation, a projector before and one after four patches are merged."""
+    hidden, patch = v.count("hidden_size"), v.count("patch_size")
+    out, merged = v.count("projector_hidden_size", default=text_hidden), v.count("spatial_merge_size", default=2) ** 2
+    embed = COLOURS * v.count("temporal_patch_size", default=2) * patch * patch * hidden + 2 * hidden
+    layers = v.count("num_hidden_layers") * _layer(hidden, v.count("intermediate_size"))
+    first = hidden * out + out + out * text_hidden + text_hidden
+    second = merged * text_hidden * out + out + out * text_hidden + text_hidden
+    return embed + layers + first + second
+
+
 TOWERS: dict[str, Callable[[Config, int], int]] = {
     "clip": clip_tower,
     "siglip": siglip_tower,
     "siglip2": siglip_tower,
     "gemma3": siglip_gemma3,
     "gemma4": gemma4,
+    "gemma4_unified": gemma4_unified,
     "internvl_chat": internvl,
     "kimi_k3": kimi_k3,
     "llava": llava,
     "llava_next": llava_next,
+    "minimax_m3_vl": minimax_m3,
     "mistral3": mistral3,
     "mllama": mllama,
     "phi3_v": phi3,

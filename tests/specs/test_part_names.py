@@ -1,0 +1,28 @@
+"""272 names of parts as people write them, listed from memory before it was looked what gpuplan makes of them."""
+
+from pathlib import Path
+
+from gpuplan.errors import GpuplanError
+from gpuplan.specs.catalog import Catalog
+from gpuplan.specs.on import parse_target
+
+NAMES = Path(__file__).with_name("part_names.txt").read_text("utf-8").splitlines()
+
+
+def _answer(name: str, catalog: Catalog) -> str:
+    """What is taken, or the hint that names what comes nearest and why; empty where neither is told."""
+    try:
+        return parse_target(name, catalog).accelerator.id
+    except GpuplanError as error:
+        hint = error.problems[0].hint
+        return hint if "the nearest on record is" in hint else ""
+
+
+def test_every_name_is_a_part_or_answered_with_the_nearest_and_why():
+    catalog = Catalog.open(env={"HOME": "/nowhere"})
+    answers = {name: _answer(name, catalog) for name in NAMES}
+    unknown = [name for name, answer in answers.items() if not answer]
+    assert len(unknown) <= 0.03 * len(NAMES), unknown
+    assert answers["A100 80GB SXM4"] == "a100-sxm-80gb"
+    assert answers["Mac Studio M4 Max 128GB"] == "apple-m4-max-40c"
+    assert "--set hw.memory_capacity=48GiB" in answers["RTX 4090 48GB"]
