@@ -225,6 +225,15 @@ _STEPS = {
 _PREFIXED = {"B/s", "FLOP", "FLOP/s", "Hz", "W", "J"}
 
 
+def so_many(count: float, noun: str, one: str = "", many: str = "") -> str:
+    """A count with its noun, and what follows it for one and for many.
+
+    >>> so_many(1, "probe"), so_many(0, "probe", " is", " are"), so_many(1200, "machine")
+    ('1 probe', '0 probes are', '1,200 machines')
+    """
+    return f"{count:,.0f} {noun}{one}" if count == 1 else f"{count:,.0f} {noun}s{many}"
+
+
 def human(value: float, unit: str, digits: int = 3, *, like: float | None = None) -> str:
     """A value in base units as a person reads it, with `digits` significant digits; in the unit of another value, `like`.
 

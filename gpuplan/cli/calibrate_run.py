@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gpuplan.calibrate.measure.runner import counted
 from gpuplan.cli.calibrate_progress import CalibrationProgress, about, shape_of
 from gpuplan.errors import Exit, Problem, UnknownError, UsageError, install
+from gpuplan.units import so_many
 
 if TYPE_CHECKING:
     from gpuplan.calibrate.device import Device, DeviceChoice
@@ -163,7 +163,7 @@ def _list(made: CalibrationPlan) -> list[str]:
     ]
     lines += columns([["probe", "", "", "one launch", "in all"], *rows], "lllrr")
     left = Counter(made.refused.values())
-    return [*lines, *(f"left out: {counted(count, 'probe')}: {why}" for why, count in left.items())]
+    return [*lines, *(f"left out: {so_many(count, 'probe')}: {why}" for why, count in left.items())]
 
 
 def _short(seconds: float) -> str:
@@ -178,11 +178,11 @@ def _planned(made: CalibrationPlan) -> dict[str, Any]:
 def _lines(report: CalibrationReport) -> list[str]:
     run = report.run
     good = sum(not sample.marks for sample in run.samples.values())
-    lines = [f"{report.plan.identity.name}: {counted(good, 'probe')} measured in {about(run.seconds)}"]
+    lines = [f"{report.plan.identity.name}: {so_many(good, 'probe')} measured in {about(run.seconds)}"]
     marks = Counter(mark for sample in run.samples.values() for mark in sample.marks)
-    lines += [f"left out after retries: {counted(count, 'probe')} ({mark})" for mark, count in marks.items()]
+    lines += [f"left out after retries: {so_many(count, 'probe')} ({mark})" for mark, count in marks.items()]
     skipped = Counter(one.why for one in run.skipped.values())
-    lines += [f"not measured: {counted(count, 'probe')} ({why})" for why, count in skipped.items()]
+    lines += [f"not measured: {so_many(count, 'probe')} ({why})" for why, count in skipped.items()]
     lines += [f"not measurable here: {why}" for why in dict.fromkeys(report.plan.refused.values()) if "cannot be measured" in why]
     lines += ["", f"{'parameters':<28} {'rows':>5} {'median error':>13} {'90 % below':>11}"]
     for place, found in report.made.sets.items():

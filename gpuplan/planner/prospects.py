@@ -26,7 +26,7 @@ from gpuplan.search.on_targets import on_targets
 from gpuplan.search.sample_supply import samples_seen
 from gpuplan.search.space import Space, placed
 from gpuplan.search.training import space_of
-from gpuplan.units import human
+from gpuplan.units import human, so_many
 
 if TYPE_CHECKING:
     from gpuplan.models.card import ModelCard
@@ -327,13 +327,14 @@ class Search:
         if not self.seen and self.survey.refused:
             name, error = next(iter(self.survey.refused.items()))
             problem = error.problems[0]
-            what = f"none of {len(self.survey.refused)} machines can be estimated for; {name}: {problem.message}"
+            what = f"none of {so_many(len(self.survey.refused), 'machine')} can be estimated for; {name}: {problem.message}"
             return type(error)(Problem(problem.code, what, problem.hint)) if isinstance(error, UnknownError) else error
         return self.too_large()
 
     def too_large(self) -> InfeasibleError:
         """That no machine holds the model."""
-        what = f"{self.run.model} fits on none of the {self.candidates} machines with a count that were looked at"
+        looked = so_many(self.candidates, "machine", " with a count that was", " with a count that were")
+        what = f"{self.run.model} fits on none of the {looked} looked at"
         return InfeasibleError(Problem("plan.too-large", what, "allow more with --max-count, or --offload optimizer,params"))
 
 

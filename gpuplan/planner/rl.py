@@ -36,6 +36,7 @@ from gpuplan.search.library import Library
 from gpuplan.search.rl import looked_up_rl, wanted_of
 from gpuplan.search.training import space_of
 from gpuplan.term import Term
+from gpuplan.units import so_many
 
 STEPS = 1000
 """Of a run of which nothing is said: what it takes grows with them, so that any other number follows."""
@@ -234,7 +235,9 @@ class Search:
         wrong = next(iter(self.refused.values()), None)
         if wrong is not None and not self.seen:
             return wrong
-        what = f"{self.run.model} does not fit for reinforcement learning on any of {len(self.seen):,} machines with a count"
+        what = (
+            f"{self.run.model} does not fit for reinforcement learning on any of {so_many(len(self.seen), 'machine')} with a count"
+        )
         hint = "a larger --max-count, adapters (--lora), or --idle host need less of each accelerator"
         return InfeasibleError(Problem("plan.too-large", what, hint))
 
@@ -314,5 +317,5 @@ def _of_steps(goal: PlanRlAsk, run: TrainAsk) -> tuple[TrainAsk, tuple[Note, ...
     made = run.replaced(tokens=float(steps * wanted.prompts * wanted.group * (wanted.prompt + wanted.response)))
     if goal.steps is not None:
         return made, ()
-    text = f"{steps:,} steps are taken: time and cost grow with them"
+    text = f"{so_many(steps, 'step', ' is', ' are')} taken: time and cost grow with them"
     return made, (Note("plan.steps", text, "say how many with --steps"),)

@@ -27,7 +27,7 @@ from gpuplan.planner.why import ALIKE, CHEAPER, said_to_beat
 from gpuplan.search.library import SERVES, Library
 from gpuplan.search.load import rate_text
 from gpuplan.search.serving import answer_serving
-from gpuplan.units import human
+from gpuplan.units import human, so_many
 
 FIGURES = {"cost": "cost_usd_per_month", "gpus": "accelerators", "energy": "fleet_power_watts"}
 """The figure of each thing that there may be least of."""
@@ -105,7 +105,7 @@ def limits_of(promise: Promise, want: Wanted | None = None) -> tuple[Limit, ...]
     if want is not None and want.usd_per_month is not None:
         made.append(Limit("cost_usd_per_month", want.usd_per_month, f"--budget {human(want.usd_per_month, 'USD')} a month"))
     if want is not None and want.most is not None:
-        made.append(Limit("accelerators", float(want.most), f"{want.most:,} accelerator{'s' if want.most > 1 else ''} at most"))
+        made.append(Limit("accelerators", float(want.most), f"{so_many(want.most, 'accelerator')} at most"))
     return tuple(made)
 
 
@@ -159,7 +159,7 @@ class _Answer:
         of = {name: self.promise.key(name) for name in NAMES}
         if self.want.rate is not None:
             return {"load": rate_text(self.want.rate), **of}
-        return {"load": f"{self.want.users:,.0f} requests in flight", **of}
+        return {"load": f"{so_many(self.want.users or 0, 'request')} in flight", **of}
 
     def unit(self, served: Served, parts: int) -> ServeAsk:
         """The question of one unit of a fleet with so many parts."""
@@ -194,7 +194,7 @@ class _Answer:
                 f" ({used})" if used else ""
             )
         fewer = self.estimate(served, fleet.parts - 1)
-        what = f"with {fleet.parts - 1:,} {name}{'s' if fleet.parts > 2 else ''} in place of {fleet.parts:,}"
+        what = f"with {so_many(fleet.parts - 1, name)} in place of {fleet.parts:,}"
         if fewer.verdict.overloaded:
             return f"{what} more would come than is kept ({fewer.verdict.headline.partition(', ')[2].partition(';')[0]})"
         over = [(float(fewer.figures[key].value) / limit, key, limit) for key, limit in self.promise.limits.items()]
@@ -288,7 +288,7 @@ class _Answer:
         machine = few.option.machine
         count = machine.each if machine.fixed else self.want.most
         if count is not None and few.fleet.accelerators > count:
-            said = f"--on {machine.name}" if machine.fixed else f"{count:,} accelerator{'s' if count > 1 else ''} at most"
+            said = f"--on {machine.name}" if machine.fixed else f"{so_many(count, 'accelerator')} at most"
             made.append(Relax(Limit("accelerators", float(count), said), float(few.fleet.accelerators), machine.accelerator))
         return tuple(made), (self.candidate(least if made and made[0].limit.figure == "cost_usd_per_month" else few),)
 
@@ -301,7 +301,7 @@ class _Answer:
         if refused and not self.search.estimated:
             name, error = next(iter(refused.items()))
             problem = error.problems[0]
-            what = f"none of {len(refused)} machines can be estimated for; {name}: {problem.message}"
+            what = f"none of {so_many(len(refused), 'machine')} can be estimated for; {name}: {problem.message}"
             return (
                 type(error)(Problem(problem.code, what, problem.hint)) if isinstance(error, (UnknownError, UsageError)) else error
             )
@@ -314,7 +314,8 @@ class _Answer:
             apart = self.library.target(one.name, apart=True).unjoined
             if apart is not None and self.search.held <= one.each * (one.chip.memory or 0.0):
                 return apart.error
-        what = f"{self.want.run.model} fits on none of the {self.search.candidates} machines that were looked at"
+        looked = so_many(self.search.candidates, "machine", " that was", " that were")
+        what = f"{self.want.run.model} fits on none of the {looked} looked at"
         return InfeasibleError(Problem("plan.too-large", what, "allow more with --max-count, or fewer bits with --lowest-bits 4"))
 
 

@@ -14,7 +14,7 @@ from gpuplan.planner.serve import Served, Wanted
 from gpuplan.planner.serve_load import WINDOW, Loaded
 from gpuplan.search.load import rate_text
 from gpuplan.term import USER, Source, Term, total
-from gpuplan.units import MONTH, human
+from gpuplan.units import MONTH, human, so_many
 
 
 def fleet_figures(unit: Estimate, served: Served, want: Wanted) -> dict[str, Term]:
@@ -96,8 +96,8 @@ def autoscaled(load: Loaded, want: Wanted, served: Served, best: Candidate) -> I
     usd = best.figures.get("cost_usd_per_month")
     money = "" if usd is None else f", {human(usd * share, 'USD')} a month in place of {human(usd, 'USD')}"
     text = (
-        f"scaled every {WINDOW / 60:g} minutes of the trace, {parts.mean():.3g} of {fleet.parts + want.spare:,} parts run in the"
-        f" mean and {parts.min():.0f} at least ({share:.0%} of the hours{money})"
+        f"scaled every {WINDOW / 60:g} minutes of the trace, {parts.mean():.3g} of {so_many(fleet.parts + want.spare, 'part')}"
+        f" run in the mean and {parts.min():.0f} at least ({share:.0%} of the hours{money})"
     )
     yield Note("plan.autoscaled", text, "what a start takes is not counted")
 
@@ -108,5 +108,6 @@ def _between(mean: float, want: Wanted, served: Served, best: Candidate) -> Note
     parts = max(served.fleet.parts * mean / want.amount, 1.0) + want.spare
     usd = best.figures.get("cost_usd_per_month")
     money = "" if usd is None else f", {human(usd * parts / whole, 'USD')} a month in place of {human(usd, 'USD')}"
-    text = f"at the mean of {rate_text(mean)} {parts:.3g} of {whole:,} parts are busy as at the peak ({parts / whole:.0%}{money})"
+    busy = f"{parts:.3g} of {so_many(whole, 'part')} are busy as at the peak ({parts / whole:.0%}{money})"
+    text = f"at the mean of {rate_text(mean)} {busy}"
     return Note("plan.autoscaled", text, "parts come whole and take a while to start: count on more")

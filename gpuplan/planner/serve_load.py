@@ -9,6 +9,7 @@ from gpuplan.plan.ask_goal import PlanServeAsk, Promised
 from gpuplan.plan.ask_serving import ServeAsk
 from gpuplan.planner.promise import Promise
 from gpuplan.record import Record
+from gpuplan.units import so_many
 
 if TYPE_CHECKING:
     import numpy as np
@@ -69,7 +70,8 @@ def loaded(goal: PlanServeAsk, run: ServeAsk) -> Loaded:
         each = PER_USER if goal.requests_per_user is None else goal.requests_per_user
         notes: tuple[Note, ...] = ()
         if goal.requests_per_user is None:
-            text = f"each of the {goal.users:,} users is taken to ask once a minute: {goal.users * each:.3g} requests a second"
+            often = f"{goal.users * each:.3g} requests a second"
+            text = f"each of the {so_many(goal.users, 'user')} is taken to ask once a minute: {often}"
             notes = (Note("plan.users", text, "say how often with --requests-per-user"),)
         return Loaded(run=plain, rate=goal.users * each, users=None, notes=notes)
     users = None if run.concurrency is None else float(run.concurrency)
@@ -104,7 +106,8 @@ def _of_trace(run: ServeAsk) -> Loaded:
     rates = counts / width
     peak, mean = float(rates.max()), len(requests) / span
     text = (
-        f"the trace has {len(requests):,} requests over {span / 3600:.3g} h, {mean:.3g} a second in the mean and {peak:.3g} in its"
+        f"the trace has {so_many(len(requests), 'request')} over {span / 3600:.3g} h, {mean:.3g} a second in the mean"
+        f" and {peak:.3g} in its"
         f" busiest {width / 60:.3g} minutes, which the fleet is for"
     )
     plain = asked.replaced(rate=None, concurrency=None, trace=None, arrival=None, requests=None)

@@ -25,6 +25,9 @@ from gpuplan.search.serving_judges import Judges
 from gpuplan.search.serving_space import Want, serving_space
 from gpuplan.search.space import Space
 
+NEARLY_FULL = 0.8
+"""Below this part of what a fleet keeps at most, the high end of what a request takes leaves it some."""
+
 
 class Site(Record, eq=False, kw_only=True):
     """A question about one unit of a machine in one format of weights, with what it names read."""
@@ -57,8 +60,9 @@ class Fleet(Record, kw_only=True):
 
     @property
     def fullness(self) -> tuple[int, ...]:
-        """The same in tenths: of fleets that take the same, one with more room keeps its promise more safely."""
-        return tuple(ceil(10 * one) for one in self.used)
+        """The same in tenths, of the second where it is near full: there queues grow without end if steps take a little longer."""
+        promise, most = self.used
+        return ceil(10 * promise), ceil(10 * max(most, NEARLY_FULL))
 
 
 class Group(Record, eq=False, kw_only=True):

@@ -9,7 +9,7 @@ from gpuplan.errors import Note
 from gpuplan.estimate.planned import Candidate
 from gpuplan.search.emitted import node_of
 from gpuplan.search.library import Library
-from gpuplan.units import human
+from gpuplan.units import human, so_many
 
 WHOLE = 0.99
 """The part of the time in which no more nodes are out than there are spare ones."""
@@ -33,7 +33,8 @@ def spares(best: Candidate, repair: float, library: Library) -> Iterator[Note]:
     nodes = offering.count // node
     needed = standing_in(out, WHOLE)
     if needed is None or needed > nodes:
-        text = f"--repair {human(repair, 's')}: {out:,.3g} of {nodes:,} nodes would be out in the mean: no spares make up for that"
+        short = f"{out:,.3g} of {so_many(nodes, 'node')} would be out in the mean"
+        text = f"--repair {human(repair, 's')}: {short}: no spares make up for that"
         yield Note("plan.spares", text, "repair sooner")
         return
     usd = ""
@@ -42,7 +43,8 @@ def spares(best: Candidate, repair: float, library: Library) -> Iterator[Note]:
         usd = f"; they cost {human(more, 'USD')} besides"
     text = (
         f"interrupted every {human(float(mtbf.value), 's')}, and each time short of a node for {human(repair, 's')}: {out:.3g} of"
-        f" {nodes:,} nodes are out in the mean, and {needed:,} spare ones ({needed * node:,} accelerators) stand in for them"
+        f" {so_many(nodes, 'node')} are out in the mean, and {so_many(needed, 'spare one', ' (', ' (')}"
+        f"{so_many(needed * node, 'accelerator', ') stands', ') stand')} in for them"
         f" {WHOLE:.0%} of the time{usd}"
     )
     yield Note("plan.spares", text, "restarts that need no other node are counted as if they did")

@@ -136,7 +136,8 @@ def placed_or_fastest(goal: PlanTrainAsk, run: TrainAsk, library: Library) -> tu
         found = places(goal, run, library, priced=False, training=True)
         given = all(one.fixed and one.kind == "own" for one in found.machines)
         if given and (len(found.machines) == 1 or any(one.price is None for one in found.machines)):
-            text = "a machine named with its count is taken as yours: how long it takes counts, and its cost is that of renting it"
+            paid = "its cost is what owning it costs" if run.own is not None else "its cost is that of renting it"
+            text = f"a machine named with its count is taken as yours: how long it takes counts, and {paid}"
             told = Note("plan.own", text, "--minimize cost looks for the cheapest, --price says what yours costs")
             return goal.replaced(minimize="time"), found, (told,)
     try:

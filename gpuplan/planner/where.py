@@ -21,12 +21,13 @@ from gpuplan.plan.words import Task
 from gpuplan.record import Record
 from gpuplan.search.library import Library
 from gpuplan.search.price import said, terms_of
+from gpuplan.specs.accelerator import Accelerator
 from gpuplan.specs.dates import first_day
 from gpuplan.specs.offers import Terms, newest, price_lists
 from gpuplan.specs.price import Offer
 from gpuplan.specs.providers import providers
 from gpuplan.specs.target import Target, counted, is_counted
-from gpuplan.units import human
+from gpuplan.units import human, so_many
 
 MOST = 4096
 """Accelerators that are looked at unless the question says otherwise."""
@@ -327,14 +328,24 @@ def _named(
     name: str, run: Common, library: Library, chips: Mapping[str, Chip], priced: bool, old: list[str]
 ) -> Iterator[Machine]:  # fmt: skip
     """What a name of `--on` means: a machine with its count, or one to be counted; of an accelerator also its instances."""
-    target = library.target(name, apart=not isinstance(run, TrainAsk))
+    told = run.price is not None or getattr(run, "own", None) is not None
+    try:
+        target = library.target(name, apart=not isinstance(run, TrainAsk))
+    except UnknownError as error:
+        if told or is_counted(name) or error.problems[0].code != "target.unknown-slice":
+            raise
+        # Pods have slices of some sizes, of which one chip is none: those that are offered are looked at.
+        offered = list(_instances(_all_clouds(library), run, library, chips, old, library.catalog.load(Accelerator, name).id))
+        if not offered:
+            raise
+        yield from offered
+        return
     chip = chips.get(target.accelerator.id)
     if chip is None:
         return
     slice_of = target.instance is None and target.count > 1 and target.system is not None and bool(target.system.slices)
     fixed = is_counted(name) or "@" in name or slice_of
     bare = target.count == 1 and target.instance is None and not fixed
-    told = run.price is not None or getattr(run, "own", None) is not None
     if target.instance is not None and not fixed and not told:
         clouds = frozenset({target.instance.provider})
         yield from _instances(clouds, run, library, chips, old, target.instance.qualified_name)
@@ -392,10 +403,10 @@ def _unit(name: str) -> str:
 def _no_price(found: Sequence[Machine], run: Common, old: Sequence[str]) -> UnknownError:
     """Nothing that is allowed has a price."""
     kind = (run.price_kind or "on_demand").replace("_", " ")
-    what = f"no {kind} price is on record for any of {len(found)} machines: {some([one.name for one in found])}"
+    what = f"no {kind} price is on record for any of {so_many(len(found), 'machine')}: {some([one.name for one in found])}"
     hint = "give one with --price and --on, import some with `gpuplan prices import`, or --minimize time, gpus or energy"
     if old:
-        what = f"every price is older than --max-price-age {run.max_price_age} days, or there is none: {some(old)}"
+        what = f"every price is older than --max-price-age {so_many(run.max_price_age or 0, 'day')}, or there is none: {some(old)}"
         hint = (
             "import newer ones with `gpuplan prices import`, allow a greater --max-price-age, or give yours with --price and --on"
         )

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gpuplan.render.text import UNADORNED, Look, wrap
+from gpuplan.units import so_many
 
 HEAD = ("rows", "miss", "median", "mean", "p90", "bias", "range", "informed")
 NAMES = {
@@ -108,9 +109,11 @@ def _worst(made: Mapping[str, Any], metric: str, count: int, width: int, *, mark
 def _fits(fits: Mapping[str, Any]) -> str:
     lines = []
     if fits["ran"]:
-        lines.append(f"of {fits['ran']} runs that ran, {_percent(fits['ran_said_fits'])} are said to fit")
+        lines.append(f"of {so_many(fits['ran'], 'run')} that ran, {_percent(fits['ran_said_fits'])} are said to fit")
     if fits["oom"]:
-        lines.append(f"of {fits['oom']} runs that ran out of memory, {_percent(fits['oom_said_not'])} are said not to fit")
+        lines.append(
+            f"of {so_many(fits['oom'], 'run')} that ran out of memory, {_percent(fits['oom_said_not'])} are said not to fit"
+        )
     return "\n".join(lines)
 
 
@@ -127,12 +130,12 @@ def _stood_in(rows: Sequence[Mapping[str, str]], width: int) -> str:
 def _skipped(skipped: Sequence[Mapping[str, str]], width: int) -> str:
     if not skipped:
         return ""
-    counted = Counter(one["reason"] for one in skipped).most_common()
-    lines = [wrap(reason, width, f"{count:5d}  ") for reason, count in counted[:MOST_REASONS]]
-    rest = sum(count for _, count in counted[MOST_REASONS:])
+    reasons = Counter(one["reason"] for one in skipped).most_common()
+    lines = [wrap(reason, width, f"{count:5d}  ") for reason, count in reasons[:MOST_REASONS]]
+    rest = sum(count for _, count in reasons[MOST_REASONS:])
     if rest:
-        lines.append([f"{rest:5d}  for {len(counted) - MOST_REASONS} other reasons (--json lists them)"])
-    said = "1 row was skipped" if len(skipped) == 1 else f"{len(skipped)} rows were skipped"
+        lines.append([f"{rest:5d}  for {so_many(len(reasons) - MOST_REASONS, 'other reason')} (--json lists them)"])
+    said = f"{so_many(len(skipped), 'row', ' was', ' were')} skipped"
     return "\n".join([said, *(line for lines_of_one in lines for line in lines_of_one)])
 
 

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from gpuplan.errors import Problem, UsageError, install
 from gpuplan.files.write import write
-from gpuplan.units import human
+from gpuplan.units import human, so_many
 
 _HIGH = 11
 """Rows of a plot in a terminal."""
@@ -69,7 +69,7 @@ def calibration_text(name: str, all_series: Sequence[SeriesView], width: int = 8
 
 
 def _title(one: SeriesView) -> str:
-    return f"{one.name}: {len(one.spots)} kernels, median error {one.median_error:.1%}, bias {one.bias:+.1%}"
+    return f"{one.name}: {so_many(len(one.spots), 'kernel')}, median error {one.median_error:.1%}, bias {one.bias:+.1%}"
 
 
 def _rates(one: SeriesView) -> list[tuple[float, float, float]]:

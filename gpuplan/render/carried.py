@@ -11,6 +11,7 @@ from gpuplan.estimate.carried import Carried, Most
 from gpuplan.render.room import ALWAYS, Piece, headed, screen_of
 from gpuplan.render.spoken import cells, lines, one_line, verdict_line
 from gpuplan.render.text import UNADORNED, Look, noted, shown, span, wrap
+from gpuplan.units import so_many
 
 SAID = {
     "rate_per_s": "highest rate", "requests_in_flight": "most requests in flight", "context_tokens": "longest context",
@@ -152,4 +153,4 @@ def _people(found: Carried, look: Look) -> Iterator[str]:
 
 
 def _looked(found: Carried) -> str:
-    return f"{found.looked:,} models" if found.model == "any" else f"{found.looked:,} divisions of the fleet"
+    return so_many(found.looked, "model") if found.model == "any" else f"{so_many(found.looked, 'division')} of the fleet"

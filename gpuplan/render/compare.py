@@ -13,6 +13,7 @@ from gpuplan.render.markdown import grid
 from gpuplan.render.narrow import narrow
 from gpuplan.render.text import ASSUMED, Look, amount, columns, known, label, shown, span, wrap
 from gpuplan.render.words import input_name, part_of_phase
+from gpuplan.units import so_many
 
 COLUMNS_AT_MOST = 3
 """So many answers stand in columns of their own, with all figures; more have a row each."""
@@ -239,7 +240,7 @@ def _in_rows(made: Sequence[Standing], look: Look) -> str:
         fixed.append(("relative speed", [times_of(one) for one in made]))
     told = [(label(key), values_of([one.answer for one in made if one.answer], key)) for key in wanted]
     heads, rows, left_out = narrow(fixed, told, look)
-    said = f"{left_out} more figures with --csv and --json, or beside each other for {COLUMNS_AT_MOST} answers"
+    said = f"{so_many(left_out, 'more figure')} with --csv and --json, or beside each other for {COLUMNS_AT_MOST} answers"
     return "\n".join([*map(look.bold, heads), *rows, *(wrap(said, look.width, "  ") if left_out else ())])
 
 

@@ -29,6 +29,7 @@ from gpuplan.render.room import ALWAYS, MOST_LINES, Piece, headed, in_room
 from gpuplan.render.screen import first_clause, main_figures
 from gpuplan.render.text import Look, columns, known, wrap
 from gpuplan.render.words import heading, is_one
+from gpuplan.units import so_many
 
 _COLUMNS = 3
 """So many answers stand in columns of their own; more, or wider ones, have a row each."""
@@ -90,11 +91,11 @@ def _whole(title: str, rank: int, texts: Sequence[str], look: Look) -> list[Piec
 
 def _foot(order: Sequence[Standing], made: Sequence[Standing]) -> Iterator[str]:
     if len(made) > _ROWS:
-        yield f"{len(made) - _ROWS} more answers"
+        yield so_many(len(made) - _ROWS, "more answer")
     figures = [one.answer.figures[key] for one in made if one.answer for key in _keys(made) if key in one.answer.figures]
     if not all(known(term) for term in figures):
         yield "* partly assumed"
-    yield "--full: all figures, reasons and prices" if made else f"{len(order)} questions without an answer"
+    yield "--full: all figures, reasons and prices" if made else f"{so_many(len(order), 'question')} without an answer"
 
 
 def _keys(made: Sequence[Standing]) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from gpuplan.models.diffusion.card import DiffusionCard
 from gpuplan.render.text import Look, columns, shown, wrap
+from gpuplan.units import so_many
 
 
 def _params(card: DiffusionCard) -> dict[str, float]:
@@ -40,9 +41,9 @@ def diffusion_page(card: DiffusionCard, look: Look) -> str:
     ]
     lines += ["", *columns([["component", "class", "params", "", "stored"], *rows], "llrrl"), ""]
     usual = card.usual
-    clip = f", {usual.frames} frames at {usual.fps} a second" if usual.frames else ""
-    asked = f"usually {usual.width} x {usual.height}{clip}, {usual.steps} steps, guidance {usual.guidance}"
-    lines += [*wrap(f"{asked}, {usual.text_tokens} tokens of text", look.width, "  ", "    "), ""]
+    clip = f", {so_many(usual.frames, 'frame')} at {usual.fps} a second" if usual.frames else ""
+    asked = f"usually {usual.width} x {usual.height}{clip}, {so_many(usual.steps, 'step')}, guidance {usual.guidance}"
+    lines += [*wrap(f"{asked}, {so_many(usual.text_tokens, 'token')} of text", look.width, "  ", "    "), ""]
     for note in card.notes:
         lines += wrap(note, look.width, "  - ", "    ")
     for key, source in card.sources.items():

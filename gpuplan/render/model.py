@@ -16,6 +16,7 @@ from gpuplan.render.diffusion_card import diffusion_page, diffusion_record, diff
 from gpuplan.render.text import Look, amount, columns, label, percent, shown, wrap
 from gpuplan.schema import Schema
 from gpuplan.term import NOT_ON_RECORD, Term
+from gpuplan.units import so_many
 from gpuplan.yaml_text import yaml_text
 
 HEADS = ("id", "params", "active", "layers", "hidden", "context", "name")
@@ -139,7 +140,7 @@ def model_page(card: ModelCard, look: Look) -> str:
     sizes += f", {_count(active)} active for a token" if active.value != total.value else ""
     stored = f", stored as {card.weights.method}" if card.weights is not None else f", stored as {card.dtype}" if card.dtype else ""
     lines += wrap(sizes + stored, look.width, "  ")
-    facts = [f"hidden {arch.hidden:,}", f"vocabulary {arch.vocab:,}", f"{arch.depth} layers"]
+    facts = [f"hidden {arch.hidden:,}", f"vocabulary {arch.vocab:,}", so_many(arch.depth, "layer")]
     facts += ["embedding tied to the head"] if arch.tied else []
     facts += [f"context {arch.max_context:,}"] if arch.max_context else []
     lines += wrap(", ".join(facts), look.width, "  ")
@@ -168,7 +169,9 @@ def _stored(stored: StoredTensors, look: Look) -> Iterator[str]:
         (name, sum(sizes.values()), ", ".join(sorted(sizes, key=lambda kind: -sizes[kind]))) for name, sizes in stored.parts.items()
     ]
     rows = [[name, shown("stored_bytes", float(size), "B"), percent(size, stored.total), types] for name, size, types in parts]
-    yield from columns([*rows, ["total", shown("stored_bytes", float(stored.total), "B"), "", f"{stored.total:,} bytes"]], "lrrl")
+    yield from columns(
+        [*rows, ["total", shown("stored_bytes", float(stored.total), "B"), "", f"{so_many(stored.total, 'byte')}"]], "lrrl"
+    )
     for name, size in stored.beside.items():
         yield f"  beside the model: {name}, {shown('stored_bytes', float(size), 'B')}"
 
@@ -200,7 +203,7 @@ def _block(block: Block) -> Iterator[str]:
             yield f"{'gated ' if gated else ''}MLP {width:,} wide"
         case Moe() as moe:
             shared = f" and {moe.shared_experts} shared" if moe.shared_experts else ""
-            yield f"{moe.top_k} of {moe.experts} experts{shared}, {moe.width:,} wide"
+            yield f"{moe.top_k} of {so_many(moe.experts, 'expert')}{shared}, {moe.width:,} wide"
         case None:
             pass
 

@@ -11,6 +11,7 @@ from gpuplan.render.planned_pieces import beaten, plain_of, said_of
 from gpuplan.render.room import ALWAYS, Piece, headed, screen_of
 from gpuplan.render.spoken import one_line
 from gpuplan.render.text import UNADORNED, Look, noted, shown, span, times, wrap
+from gpuplan.units import so_many
 
 UNITS = {"cost_usd": "USD", "wall_time_s": "s", "energy_joules": "J", "accelerators": "1"}
 SAID = {"cost_usd": "cost", "wall_time_s": "time", "energy_joules": "energy", "accelerators": "accelerators"}
@@ -195,10 +196,9 @@ def _row(one: Candidate) -> list[str]:
 def _looked(found: Planned) -> str:
     one = found.looked
     refused = f", {one.refused:,} lack data" if one.refused else ""
-    what = "machine" if one.candidates == 1 else "machines"
     return (
-        f"Looked at {one.candidates:,} {what} with a count: {one.bounded:,} ruled out by bounds, {one.estimated:,} estimated"
-        f" with {one.plans:,} plans{refused}."
+        f"Looked at {so_many(one.candidates, 'machine')} with a count: {one.bounded:,} ruled out by bounds,"
+        f" {one.estimated:,} estimated with {so_many(one.plans, 'plan')}{refused}."
     )
 
 

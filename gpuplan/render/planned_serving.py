@@ -12,6 +12,7 @@ from gpuplan.render.planned_pieces import beaten, plain_of, said_of
 from gpuplan.render.room import ALWAYS, Piece, headed, screen_of
 from gpuplan.render.spoken import one_line
 from gpuplan.render.text import UNADORNED, Look, noted, shown, span, times, wrap
+from gpuplan.units import so_many
 
 MOST_POINTS = 12
 """Points of a front that are drawn."""
@@ -229,8 +230,7 @@ def _front(found: Planned, look: Look) -> Iterator[str]:
 def _looked(found: Planned) -> str:
     one = found.looked
     refused = f", {one.refused:,} lack data" if one.refused else ""
-    what = "machine" if one.candidates == 1 else "machines"
     return (
-        f"Looked at {one.candidates:,} {what} in formats of weights: {one.bounded:,} ruled out by bounds, {one.estimated:,}"
-        f" estimated with {one.plans:,} divisions{refused}."
+        f"Looked at {so_many(one.candidates, 'machine')} in formats of weights: {one.bounded:,} ruled out by bounds,"
+        f" {one.estimated:,} estimated with {so_many(one.plans, 'division')}{refused}."
     )

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpuplan.prices.on_record import PricedOffer
-from gpuplan.units import HOUR
+from gpuplan.units import HOUR, so_many
 
 if TYPE_CHECKING:
     from gpuplan.prices.age import ProviderAge
@@ -53,7 +53,7 @@ AGE_ALIGNED = "lrrrllrr"
 
 def age_heads(days: int) -> tuple[str, ...]:
     """The heads of a list of ages."""
-    return ("provider", "prices", "instances", "regions", "newest", "oldest", f"over {days} days", "undated")
+    return ("provider", "prices", "instances", "regions", "newest", "oldest", f"over {so_many(days, 'day')}", "undated")
 
 
 def age_row(one: ProviderAge) -> list[str]:
@@ -79,8 +79,9 @@ def age_record(one: ProviderAge) -> dict[str, object]:
 def age_summary(found: Sequence[ProviderAge], days: int) -> str:
     """What all of them come to, in one line."""
     prices, old, undated = (sum(numbers) for numbers in zip(*((one.prices, one.old, one.undated) for one in found), strict=True))
-    again = f"{old:,} are older than {days} days and {undated:,} have no day"
-    return f"{prices:,} current prices of {_many(len(found), 'provider')}: {again}; `gpuplan prices import` brings newer ones in"
+    again = f"{old:,} are older than {so_many(days, 'day')} and {undated:,} have no day"
+    there = f"{so_many(prices, 'current price')} of {so_many(len(found), 'provider')}"
+    return f"{there}: {again}; `gpuplan prices import` brings newer ones in"
 
 
 def flag_line(flag: Flag) -> str:
@@ -93,14 +94,14 @@ def import_text(made: ImportOutcome, folder: Path, dry: bool) -> str:
     lines = []
     for one in made.gathered:
         instances = len({offer.instance for offer in one.offers})
-        lines.append(f"{one.provider}: {_many(len(one.offers), 'price')} of {_many(instances, 'instance')}")
+        lines.append(f"{one.provider}: {so_many(len(one.offers), 'price')} of {so_many(instances, 'instance')}")
         if one.shapes:
-            lines.append(f"  {_many(len(one.shapes), 'instance')} not on record before: {', '.join(sorted(one.shapes)[:6])}")
+            lines.append(f"  {so_many(len(one.shapes), 'instance')} not on record before: {', '.join(sorted(one.shapes)[:6])}")
         for file in made.merged:
             if file.path.stem != one.provider:
                 continue
-            past = f", {file.historical:,} older ones kept as historical" if file.historical else ""
-            rest = f", {file.kept:,} others left as they were" if file.kept else ""
+            past = f", {so_many(file.historical, 'older one')} kept as historical" if file.historical else ""
+            rest = f", {so_many(file.kept, 'other')} left as before" if file.kept else ""
             lines.append(
                 f"  written to {file.path}: {file.new:,} new, {file.changed:,} changed, {file.same:,} the same{past}{rest}"
             )
@@ -108,7 +109,7 @@ def import_text(made: ImportOutcome, folder: Path, dry: bool) -> str:
                 lines.append(f"  its comments are in {file.path}.bak only")
     refused = sum(len(flag.lines) for flag in made.flags if flag.refused)
     flagged = sum(len(flag.lines) for flag in made.flags if not flag.refused)
-    lines.append(f"{_many(refused, 'row')} refused and {flagged:,} flagged, for {_many(len(made.flags), 'reason')}")
+    lines.append(f"{so_many(refused, 'row')} refused and {flagged:,} flagged, for {so_many(len(made.flags), 'reason')}")
     if dry:
         lines.append(f"nothing was written to {folder} (--dry-run)")
     return "\n".join(lines) + "\n"
@@ -139,7 +140,3 @@ def import_record(made: ImportOutcome, dry: bool) -> dict[str, object]:
         ],
         "notes": list(made.notes),
     }  # fmt: skip
-
-
-def _many(count: int, what: str) -> str:
-    return f"{count:,} {what}{'' if count == 1 else 's'}"

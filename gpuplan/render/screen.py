@@ -14,6 +14,7 @@ from gpuplan.render.table import flags_text, verdict_text
 from gpuplan.render.text import ASSUMED, Look, amount, columns, known, label, noted, shown, span, wrap
 from gpuplan.render.words import MEANINGS, heading, in_words, is_one, of_what, part_name
 from gpuplan.term import Term
+from gpuplan.units import so_many
 
 _MARGIN = 9
 _SIX = 6
@@ -262,7 +263,7 @@ def _foot(estimate: Estimate, figures: Mapping[str, Term], look: Look, room: int
 def _rest(estimate: Estimate, figures: Mapping[str, Term], look: Look) -> list[str]:
     """Where the rest of the answer is, and what the stars mean."""
     told = [] if all(known(term) for term in figures.values()) else ["* partly assumed"]
-    told += [f"--full: all {len(estimate.figures)} figures", "--explain FIGURE: its working"]
+    told += [f"--full: all {so_many(len(estimate.figures), 'figure')}", "--explain FIGURE: its working"]
     return [look.dim(line) for line in wrap("; ".join(told), look.width)]
 
 

@@ -10,6 +10,7 @@ from gpuplan.estimate.result import Estimate
 from gpuplan.formula_text import formula_text
 from gpuplan.render.text import ASSUMED, Look, known, percent, shown, span, without_prefix, wrap
 from gpuplan.term import USER, Source, Term
+from gpuplan.units import so_many
 
 _TIE = "\u00a0"
 """Holds a number and its unit together while lines are wrapped."""
@@ -175,8 +176,8 @@ class _Page:
         lines = wrap("rests on an assumed value", self.look.width, "* ") if self.assumed else []
         if self.cut and self.whole:
             text = (
-                f"{self.depth} levels are shown of a working of {self.whole:,} lines: `--depth all` shows all of it,"
-                " `--explain NAME` that of a term below"
+                f"{so_many(self.depth or 0, 'level', ' is', ' are')} shown of a working of {so_many(self.whole, 'line')}:"
+                " `--depth all` shows all of it, `--explain NAME` that of a term below"
             )
             lines += wrap(text, self.look.width)
         elif self.cut:

@@ -10,7 +10,7 @@ from gpuplan.plan.what_runs import WhatRunsAsk
 from gpuplan.render.room import MOST_LINES
 from gpuplan.render.spoken import cells, lines, one_line
 from gpuplan.render.text import Look, noted, shown, wrap
-from gpuplan.units import human
+from gpuplan.units import human, so_many
 
 HEADS = ("model", "weights", "memory", "tokens/s", "low – high", "context", "params", "active", "on the host")
 ALIGNED = "llrrlrrrl"
@@ -150,9 +150,9 @@ def _row(one: Runs) -> list[str]:
 def _there(one: Runs) -> str:
     """What of a model lies in the memory of the host."""
     if "host_experts" in one.placed:
-        return f"experts of {one.placed['host_experts']} layers"
+        return f"experts of {so_many(one.placed['host_experts'], 'layer')}"
     layers = one.placed.get("gpu_layers")
-    return "" if layers is None else f"all but {layers} of {one.card.architecture.depth} layers"
+    return "" if layers is None else f"all but {layers} of {so_many(one.card.architecture.depth, 'layer')}"
 
 
 def _said(found: WhatRuns, rows: Sequence[Runs]) -> list[str]:

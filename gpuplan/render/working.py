@@ -7,6 +7,7 @@ from gpuplan.estimate.result import Estimate
 from gpuplan.render.text import Look, label
 from gpuplan.render.tree import explain
 from gpuplan.term import Term
+from gpuplan.units import so_many
 
 ALL = 1_000_000
 """More levels than any working has."""
@@ -60,7 +61,9 @@ def name_of(made: Estimate, wanted: str) -> str:
     ends = [name for name in every_name(made) if name.endswith(f".{word}")]
     if len(ends) > 1:
         listed = ", ".join(f"`{name}`" for name in ends[:5])
-        raise UsageError(Problem("explain.ambiguous", f"`{wanted}` could be {len(ends)} terms", f"write one of {listed}"))
+        raise UsageError(
+            Problem("explain.ambiguous", f"`{wanted}` could be {so_many(len(ends), 'term')}", f"write one of {listed}")
+        )
     return ends[0] if ends else word
 
 

@@ -9,7 +9,7 @@ from gpuplan.errors import Note, Problem, UnknownError, UsageError
 from gpuplan.plan.common import Common
 from gpuplan.plan.option import grouped
 from gpuplan.term import USER, Source, Term
-from gpuplan.units import human
+from gpuplan.units import human, so_many
 
 if TYPE_CHECKING:
     from gpuplan.specs.catalog import Catalog
@@ -143,5 +143,5 @@ def _young(ask: Common, offer: Offer, terms: Terms) -> None:
         raise UnknownError(Problem("price.undated", f"{what} is undated, so its age is not known", hint))
     if first_day(offer.entry.date) < terms.since:
         days = age_days(offer.entry.date, terms.on or today())
-        message = f"{what} is of {offer.entry.date}, {days} days old; --max-price-age allows {ask.max_price_age}"
+        message = f"{what} is of {offer.entry.date}, {so_many(days, 'day')} old; --max-price-age allows {ask.max_price_age}"
         raise UnknownError(Problem("price.too-old", message, hint))

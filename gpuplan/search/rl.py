@@ -32,6 +32,7 @@ from gpuplan.search.training import chosen_beside, chosen_with, question_of, why
 from gpuplan.search.training_notes import engine_notes, run_notes
 from gpuplan.specs.operations import Operations
 from gpuplan.term import Source
+from gpuplan.units import so_many
 
 RESPONSES = 1024
 """The training batch of DeepSeekMath's GRPO (arXiv 2402.03300, 4.2), and HybridFlow's prompts a step (arXiv 2409.19256, 8.1)."""
@@ -233,7 +234,7 @@ def _policy(ask: TrainAsk, found: Found, rollout: Subject, *, asleep: bool) -> t
     subject = found.subject.replaced(hw=found.subject.hw.replaced(memory_capacity=room))
     ask, chosen, result = chosen_with(habits_of(ask, found), found.replaced(subject=subject))
     plan = result.plan
-    why = why_chosen(result, "divisions of training")
+    why = why_chosen(result, "training division")
     degrees = {name: getattr(plan.parallel, name) for name in ("tp", "pp", "cp", "ep", "vpp", "dp")}
     degrees |= {"micro_batch": plan.micro_batch}
     chosen += [
@@ -291,9 +292,9 @@ def _rollout(ask: TrainAsk, wanted: Wanted, models: RlModels, plan: RlPlan) -> t
         one = _serve_plan(wanted, subject, 1.0)
         _require_rollout(one, shape, limit)
         return plan.replaced(rollout=one), ""
-    why = f"shortest rollout of {found.fitting} divisions that fit"
+    why = f"shortest rollout of {so_many(found.fitting, 'division', ' that fits', ' that fit')}"
     if not found.fits:
-        why = f"least memory of {found.looked_at} divisions, none of which fits"
+        why = f"least memory of {so_many(found.looked_at, 'division', ', which does not fit', ', none of which fits')}"
     return plan.replaced(rollout=found.plan), why
 
 

@@ -37,7 +37,7 @@ from gpuplan.search.shape import positive
 from gpuplan.search.start_command import command_notes, start_command
 from gpuplan.specs.unlike import is_joined
 from gpuplan.term import Source
-from gpuplan.units import human
+from gpuplan.units import human, so_many
 
 CONTEXT = 8192
 """Taken for `fit` where the user names no context: enough for most chats, and far below what many models allow."""
@@ -107,13 +107,15 @@ def settled(ask: ServeAsk, library: Library) -> Settled:
     at_rate = want.load is not None and want.load.rate is not None
     first = _required(best(space, judges.keeping if at_rate else judges.fastest, few=FEW), want, found)
     fastest = judges.plainest(space, first)
-    plan, why = judges.plan(fastest.plan), f"least memory of {fastest.looked_at} plans, none of which fits"
+    least = so_many(fastest.looked_at, "plan", ", which does not fit", ", none of which fits")
+    plan, why = judges.plan(fastest.plan), f"least memory of {least}"
     if fastest.fits and at_rate:
         kept = first.keys[1] == 0.0
         what = "keep the rate: the shortest time of a request" if kept else "fit: the highest rate, which is less than comes"
         plan, why = judges.plan(fastest.plan), f"of those that {what}"
     elif fastest.fits:
-        plan, why = judges.plan(fastest.plan), f"most tokens a second of {fastest.fitting} plans that fit"
+        most = so_many(fastest.fitting, "plan", " that fits", " that fit")
+        plan, why = judges.plan(fastest.plan), f"most tokens a second of {most}"
     if fastest.fits and fastest.plan != first.plan and want.opens(found.subject):
         why += f"; of those within {1 - AS_PLAIN:.0%} the plainest"
     choices = _chosen(ask, plan, why, chosen, shares=want.opens(found.subject))
@@ -207,7 +209,7 @@ def answer_fit(ask: FitAsk, library: Library) -> Estimate:
     smallest = _required(best(space, Judges(want, found.subject).smallest, few=FEW), want, found)
     plan, why = smallest.plan, "the fewest accelerators a replica that fit"
     if not smallest.fits:
-        why = f"least memory of {smallest.looked_at} divisions, none of which fits"
+        why = f"least memory of {so_many(smallest.looked_at, 'division', ', which does not fit', ', none of which fits')}"
     choices = _chosen(ask, plan, why, chosen)
     found = found.replaced(notes=(*found.notes, *long_context(found.subject, plan)))
     made = _memory(found.subject.replaced(origins=_origins(ask, choices)), plan)

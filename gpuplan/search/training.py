@@ -37,6 +37,7 @@ from gpuplan.search.usual import sequences_of
 from gpuplan.specs.engine_training import TrainingProfile
 from gpuplan.specs.operations import Operations
 from gpuplan.term import Source
+from gpuplan.units import so_many
 
 DIVIDING = (
     *DEGREES,
@@ -262,17 +263,17 @@ def training_fits(found: Best[TrainPlan], subject: Subject) -> bool:
     return float(figures["peak_memory_bytes"].value) <= float(figures["memory_capacity_bytes"].value)
 
 
-def why_chosen(found: Best[TrainPlan], what: str = "plans") -> str:
+def why_chosen(found: Best[TrainPlan], what: str = "plan") -> str:
     """Why a plan was chosen, in a few words."""
     if found.looked_at == 1:
-        return f"the only one of the {what} that was looked at"
+        return f"the only one of the {what}s that was looked at"
     if not found.fits:
-        return f"least memory of {found.looked_at} {what}, none of which fits"
+        return f"least memory of {so_many(found.looked_at, what, ', which does not fit', ', none of which fits')}"
     sure = "" if found.keys and found.keys[0] < -1 else ", none of them surely"
+    fastest = f"fastest of {so_many(found.fitting, what, ' that fits', ' that fit')}{sure} ({found.looked_at} looked at)"
     if found.behind > 1:
-        near = f"within {100 * (found.behind - 1):.1f} % of the fastest of {found.fitting} {what} that fit{sure}"
-        return f"surer, {near} ({found.looked_at} looked at)"
-    return f"fastest of {found.fitting} {what} that fit{sure} ({found.looked_at} looked at)"
+        return f"surer, within {100 * (found.behind - 1):.1f} % of the {fastest}"
+    return fastest
 
 
 def chosen_beside(ask: TrainAsk, plan: TrainPlan, subject: Subject) -> dict[str, str]:

@@ -23,6 +23,7 @@ from gpuplan.specs.fabric import (
     levels_of_system,
 )
 from gpuplan.specs.target import FORMS, Target, counted, is_counted
+from gpuplan.units import so_many
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -347,7 +348,7 @@ def _no_slice(pod: System, chips: int) -> UnknownError:
     near = [*[one for one in sizes if one < chips][-1:], *[one for one in sizes if one > chips][:1]]
     target_by_name = [next(part.name for part in pod.slices if part.chips == one) for one in near]
     told = " or ".join(f"{one} chips (`{name}`)" for one, name in zip(near, target_by_name, strict=True))
-    return UnknownError(Problem("target.unknown-slice", f"{pod.name} has no slice of {chips} chips", f"nearest: {told}"))
+    return UnknownError(Problem("target.unknown-slice", f"{pod.name} has no slice of {so_many(chips, 'chip')}", f"nearest: {told}"))
 
 
 def _part_of_pod(text: str, chips: int, pod: System, notes: list[Note], catalog: Catalog) -> Target:

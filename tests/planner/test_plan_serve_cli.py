@@ -257,3 +257,27 @@ def test_a_promise_that_the_range_breaks_stands_on_the_first_screen(call: Call, 
     assert len(made.out.splitlines()) <= 30
     said = " ".join(made.out.split())
     assert ("not at the high end of the range: --ttft" in said) is not kept
+
+
+def test_a_filter_says_what_it_leaves_out_of_the_names(call: Call) -> None:
+    said = call("plan", "serve", "llama-3.1-8b", "--rate", "1", "--on", "h100,mi300x", "--filter", "vendor=amd", "--minimize",
+        "gpus", "--full-answer")  # fmt: skip
+    assert said.code == 0
+    assert "--filter `vendor=amd` does not hold of it: h100" in " ".join(said.out.split())
+
+
+def test_a_chip_of_a_pod_is_looked_at_in_the_slices_that_are_offered(call: Call) -> None:
+    said = call("plan", "serve", "llama-3.1-8b", "--rate", "1", "--on", "tpu-v5p", "--brief")
+    assert said.code == 0
+    assert "gcp:v5p-" in said.out
+
+
+def test_users_of_one_machine_are_told_the_rate_to_ask_with(call: Call) -> None:
+    said = call("serve", "llama-3.1-8b", "--on", "h100", "--users", "200")
+    assert said.code == 2
+    assert "`--rate 200/min`" in said.err
+
+
+def test_a_batch_that_replicas_cannot_share_is_said(call: Call) -> None:
+    said = call("serve", "llama-3.1-8b", "--on", "16xh100", "--dp", "16", "--batch", "3")
+    assert "a batch of 3 is no whole share of 16 replicas" in " ".join(said.out.split())

@@ -22,6 +22,7 @@ from gpuplan.calibrate.measure.sample import STEADY, Sample, Skipped, faster, qu
 from gpuplan.calibrate.measure.sample import plain as plain_of
 from gpuplan.calibrate.measure.watch import Watchdog
 from gpuplan.record import Record, field
+from gpuplan.units import so_many
 
 BAD = ("thermal", "power_brake", "hw_slowdown")
 """Throttle reasons under which no figure is kept; at the power limit large matmuls run normally."""
@@ -223,7 +224,7 @@ class Runner:
         for attempt in range(1, RETRIES + 1):
             if not pending:
                 return
-            self.told.say(f"{counted(len(pending), 'probe', ' is', ' are')} measured again: {self._reasons(pending)}")
+            self.told.say(f"{so_many(len(pending), 'probe', ' is', ' are')} measured again: {self._reasons(pending)}")
             self._cool()
             self._since = []
             bad: list[Planned] = []
@@ -321,7 +322,7 @@ class Runner:
             share = f"{reading.others_load:.0%} of the processors just now"
             self._warn("load", f"other processes take {share}: figures may be off; best measure with nothing else to do")
         if self._errors is None and reading.uncorrected_errors:
-            self._warn("ecc", f"the device has counted {counted(reading.uncorrected_errors, 'uncorrected memory error')} before")
+            self._warn("ecc", f"the device has counted {so_many(reading.uncorrected_errors, 'uncorrected memory error')} before")
         return reading
 
     def _wrong(self, reading: Reading | None) -> tuple[str, ...]:
@@ -333,7 +334,7 @@ class Runner:
         errors = reading.uncorrected_errors
         if errors is not None and self._errors is not None and errors > self._errors:
             marks.append("ecc")
-            count = counted(errors - self._errors, "uncorrected memory error")
+            count = so_many(errors - self._errors, "uncorrected memory error")
             self._warn("ecc-now", f"{count} while measuring: the device needs attention")
         self._errors = errors if errors is not None else self._errors
         return tuple(marks)
@@ -421,12 +422,3 @@ class Runner:
         self.skipped[probe.key()] = one
         if keep:
             self.journal.add(skipped=plain_of(one))
-
-
-def counted(count: int, what: str, one: str = "", many: str = "") -> str:
-    """A count with its noun, and the verb for one and for many.
-
-    >>> counted(1, "probe"), counted(0, "probe", " is", " are")
-    ('1 probe', '0 probes are')
-    """
-    return f"{count} {what}{one}" if count == 1 else f"{count} {what}s{many}"

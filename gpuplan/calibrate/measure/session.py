@@ -25,7 +25,7 @@ from gpuplan.calibrate.measure.measured_subject import (
     subject_of,
 )
 from gpuplan.calibrate.measure.probe_list import Extent, Planned
-from gpuplan.calibrate.measure.runner import BUSY, PREPARE_LIMIT_S, RETRY_SHARE, RUN_LIMIT_S, Rules, Runner, counted
+from gpuplan.calibrate.measure.runner import BUSY, PREPARE_LIMIT_S, RETRY_SHARE, RUN_LIMIT_S, Rules, Runner
 from gpuplan.calibrate.measure.runner import ProbeRun as Run
 from gpuplan.calibrate.measure.sample import Sample, plain
 from gpuplan.calibrate.measure.sample_fits import NEARER, SampleFits, fit_samples
@@ -39,6 +39,7 @@ from gpuplan.specs.base import as_spec, load_spec
 from gpuplan.specs.catalog import Catalog, config_folder
 from gpuplan.specs.measured import Measured
 from gpuplan.specs.measured_machine import this_host
+from gpuplan.units import so_many
 
 
 @dataclass(frozen=True)
@@ -188,7 +189,7 @@ def calibrate(device: Device, made: CalibrationPlan, wish: CalibrationWish, cata
     resume = kept is not None and not kept.done and kept.header == head
     if resume and kept is not None:
         told.say(
-            f"going on from {made.journal}: {counted(len(kept.samples), 'probe', ' is', ' are')} measured (--fresh starts again)"
+            f"going on from {made.journal}: {so_many(len(kept.samples), 'probe', ' is', ' are')} measured (--fresh starts again)"
         )
     elif kept is not None and not kept.done:
         told.say(f"{made.journal} is of another device, software or set of probes: starting again")
@@ -205,7 +206,7 @@ def calibrate(device: Device, made: CalibrationPlan, wish: CalibrationWish, cata
         trusted = [sample for sample in run.samples.values() if not sample.marks]
         if not trusted:
             marks = Counter(mark for sample in run.samples.values() for mark in sample.marks)
-            causes = [f"{counted(count, 'probe')} {mark}" for mark, count in marks.items()]
+            causes = [f"{so_many(count, 'probe')} {mark}" for mark, count in marks.items()]
             causes += dict.fromkeys(one.why for one in run.skipped.values())
             what = "nothing trustworthy was measured" + (f": {', '.join(causes)}" if causes else "")
             hint = "see the notes above; the same command measures again what was left out"
@@ -263,7 +264,7 @@ def _measure(
             hint, message = f"what was measured is in {made.journal}; start all ranks again to go on from there", str(error)
         raise UnknownError(Problem("calibrate.device-lost", message, hint)) from None
     except KeyboardInterrupt:
-        there = counted(len(runner.samples), "probe", " is", " are")
+        there = so_many(len(runner.samples), "probe", " is", " are")
         told.say(f"stopped: {there} kept in {made.journal}; the same command goes on from there")
         raise
     finally:

@@ -11,6 +11,7 @@ from gpuplan.render.report.answer import asked_of, ends_of, foot
 from gpuplan.render.report.charts import bars
 from gpuplan.render.report.page import Block, Report, Table, Texts
 from gpuplan.render.text import ASSUMED, known, label, shown
+from gpuplan.units import so_many
 
 DECIDE = {
     "tokens_per_s": True, "samples_per_s": True, "ttft_s": False, "tpot_s": False, "wall_time_s": False, "cost_usd": False,
@@ -34,7 +35,7 @@ def of_comparison(order: Sequence[Standing], by: str | None = None) -> Report:
     all_fit = len(fit) == len(order)
     word = "fits" if all_fit else f"{len(fit)} of {len(order)} fit" if fit else "does not fit" if made else "no answer"
     return Report(
-        title=f"{same.get('model', 'gpuplan')}: {len(order)} answers compared", word=word,
+        title=f"{same.get('model', 'gpuplan')}: {so_many(len(order), 'answer')} compared", word=word,
         tone="good" if all_fit else "warn" if fit else "bad", headline="; ".join(said), asked=asked_of(same),
         blocks=list(_blocks(order, made, decisive(made, by))),
         assumed=any(not known(term) for one in made.values() for term in one.figures.values()),

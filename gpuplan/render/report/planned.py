@@ -14,6 +14,7 @@ from gpuplan.render.report.charts import bars, front
 from gpuplan.render.report.page import Block, Code, Report, Table, Texts, Tile
 from gpuplan.render.report.working import anchor_of
 from gpuplan.render.text import known, label, noted, shown, times
+from gpuplan.units import so_many
 
 _TRAIN = ("cost_usd", "wall_time_s", "energy_joules", "mfu", "tokens_per_s", "peak_memory_bytes")
 _SERVE = ("cost_usd_per_month", "cost_usd_per_million_output_tokens", "fleet_power_watts", "peak_memory_bytes")
@@ -67,11 +68,11 @@ def of_planned(found: Planned) -> Report:
     if offers:
         blocks.append(Texts(title="Offers", items=offers))
     looked = found.looked
-    counted = (
-        f"{looked.candidates:,} machines with a count were looked at: {looked.bounded:,} ruled out by bounds, {looked.estimated:,}"
-        f" estimated with {looked.plans:,} plans"
+    told = (
+        f"{so_many(looked.candidates, 'machine', ' with a count was', ' with a count were')} looked at:"
+        f" {looked.bounded:,} ruled out by bounds, {looked.estimated:,} estimated with {so_many(looked.plans, 'plan')}"
     ) + (f", {looked.refused:,} lack data" if looked.refused else "")
-    blocks.append(Texts(title="Notes", items=[counted, *(noted(note) for note in found.notes)]))
+    blocks.append(Texts(title="Notes", items=[told, *(noted(note) for note in found.notes)]))
     return Report(
         title=f"{found.model}: which machine", word="BEST" if found.best else "NOTHING", tone="good" if found.best else "bad",
         headline=headline, binds=found.binds, asked=[(label(one.figure), one.said) for one in found.limits],
