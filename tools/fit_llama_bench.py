@@ -74,6 +74,7 @@ THEN = ".2024-06-23"
 """Behind a family: the kernels until that day, when prompts of quantised weights were multiplied in 16 bits."""
 PLAN: Mapping[str, Mapping[str, Parameter]] = {
     "ampere": {**QUANTISED, "rate": RATE},
+    "ampere-ga100": {**QUANTISED, "rate": RATE},
     "ada": QUANTISED,
     "hopper": {**QUANTISED, "rate": RATE},
     "turing": {**QUANTISED, "rate": RATE},
@@ -81,6 +82,7 @@ PLAN: Mapping[str, Mapping[str, Parameter]] = {
     "blackwell": {**QUANTISED, "rate": RATE},
     "blackwell-rtx": {**QUANTISED, "rate": RATE},
     f"ampere{THEN}": {**COMMON, "keys": KEYS, "rate": RATE, "rate_16": RATE_16},
+    f"ampere-ga100{THEN}": {**COMMON, "keys": KEYS, "rate": RATE, "rate_16": RATE_16},
     f"ada{THEN}": {**COMMON, "keys": KEYS},
     f"hopper{THEN}": {**COMMON, "keys": KEYS, "rate": RATE, "rate_16": RATE_16},
     "apple-gpu": {
@@ -153,7 +155,8 @@ def cases(rows: Iterable[Row]) -> list[Case]:
         try:
             ask = serving_question(row.as_typed(), answered.card, answered.keep, answered.engine)
             estimate = answered.serve(ask)
-            family = library.target(ask.on).accelerator.family
+            chip = library.target(ask.on).accelerator
+            family = chip.silicon or chip.family
             then = known_then(answered, ask.engine or "")
             family = family + then if family + then in PLAN else family
             for metric, measured, term in figures_of(row, estimate):

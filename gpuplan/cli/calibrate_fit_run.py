@@ -140,7 +140,7 @@ def _stream(spec: Accelerator, catalog: Catalog) -> dict[str, float]:
     """
     from gpuplan.machine.overlay import chain_of, single_terms
 
-    terms = single_terms(chain_of(catalog, spec.id, spec.family, None))
+    terms = single_terms(chain_of(catalog, spec.id, spec.family, None, silicon=spec.silicon))
     return {key: float(terms[f"stream.{key}"].value) for key in ("efficiency", "launch")}
 
 

@@ -152,7 +152,8 @@ def _kernels(
     chip: Accelerator, measured: Measured | None, catalog: Catalog, *, engine: str | None, then: str | None,
     matmuls_of: Mapping[str, str], fused_experts: bool, local: bool,
 ) -> Kernels:  # fmt: skip
-    chain = overlay.of_its_time(overlay.chain_of(catalog, chip.id, chip.family, measured, local=local), engine, then)
+    chain = overlay.chain_of(catalog, chip.id, chip.family, measured, silicon=chip.silicon, local=local)
+    chain = overlay.of_its_time(chain, engine, then)
     dtypes = [dtype for dtype in chip.dtypes() if dtype in get_args(Dtype)]
     parameters, dtype_notes = overlay.matmul_terms(chain, dtypes, engine, matmuls_of)
     parameters |= overlay.grouped_terms(chain, dtypes, engine, fused=fused_experts)

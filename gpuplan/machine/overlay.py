@@ -57,9 +57,9 @@ def withheld(machine: MeasuredMachine, catalog: Catalog, ident: str, *, local: b
 
 
 def chain_of(
-    catalog: Catalog, ident: str, family: str, given: Measured | None, *, local: bool = False
+    catalog: Catalog, ident: str, family: str, given: Measured | None, *, silicon: str | None = None, local: bool = False
 ) -> tuple[Link, ...]:  # fmt: skip
-    """The files that may give parameters, nearest first: the given, the accelerator's own, the family's, and what each is like.
+    """The files that may give parameters, nearest first: given, the accelerator's, its chip's, the family's; what each is like.
 
     What `gpuplan calibrate` wrote is one of them for `local` targets, and for others as `withheld` says.
 
@@ -69,7 +69,7 @@ def chain_of(
     """
     paths = catalog.paths("measured")
     first = [given] if given is not None else []
-    for name in (ident, family):
+    for name in (ident, *([silicon] if silicon else []), family):
         for path in catalog.layers("measured", name):
             file = catalog.read(Measured, path)
             if file.machine is None:

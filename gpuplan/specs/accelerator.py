@@ -179,6 +179,8 @@ class Accelerator(SpecFile):
     """The vendor's name of the architecture and chip."""
     family: Id
     """The architecture family, which lends its measurements to parts that have none."""
+    silicon: Id | None = None
+    """Its chip, where kernels of that were fitted apart from the family's: they are nearer than those."""
     released: Month
     """When it was announced or could be had, to within some months."""
     unit: Literal["gpu", "die", "board", "chip", "soc", "socket"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +12,7 @@ from gpuplan.plan.ask import TrainAsk
 from gpuplan.search.ask import train
 
 GIB = 2**30
+ENGINES = Path(__file__).resolve().parents[2] / "hardware_specs" / "engines"
 CHUNKED: dict[str, Any] = {"compiled": True, "chunked_loss": True}
 CHECKPOINTED: dict[str, Any] = CHUNKED | {"recompute": "full"}
 ADAPTED: dict[str, Any] = CHECKPOINTED | {"lora": 8, "lora_targets": "qv", "offload": ("activations",)}
@@ -63,14 +66,21 @@ def test_paddle_copies_what_tensor_parallel_ranks_multiply(model: str, micro: in
     assert kept["cut"] - kept["whole"] / 2 == pytest.approx(wide * (3 + 2) * hidden, rel=0.02)  # 4 of norms are whole on each
 
 
-def test_copied_inputs_take_time_too() -> None:
+def test_copied_inputs_take_time_too(tmp_path: Path) -> None:
     """Five matrices read copies (4 bytes a value), and the gradients of three copies are added (6): 38 for each value and layer."""
     ask: dict[str, Any] = {
         "model": "llama-2-7b", "on": "2xa100-sxm-80gb", "seq_len": 4096, "micro_batch": 2, "global_batch": 2, "tp": 2, "pp": 1,
         "cp": 1, "recompute": "none",
     }  # fmt: skip
+    profile = (ENGINES / "paddlenlp.yaml").read_text(encoding="utf-8")
+    own = profile.replace("id: paddlenlp", "id: paddlenlp-shared").replace("    inputs: copied\n", "")
+    own = re.sub(r"^aliases: .*\n", "", own, flags=re.MULTILINE)
+    assert "inputs: copied" not in own
+    (tmp_path / "engines").mkdir()
+    (tmp_path / "engines" / "paddlenlp-shared.yaml").write_text(own, encoding="utf-8")
     copied, shared = (
-        float(parts(train(TrainAsk(**ask, engine=engine)), "time")["elementwise"]) for engine in ("paddlenlp", "internevo")
+        float(parts(train(TrainAsk(**ask, engine=engine, specs=(tmp_path,))), "time")["elementwise"])
+        for engine in ("paddlenlp", "paddlenlp-shared")
     )
     assert copied - shared == pytest.approx(32 * 8192 * 4096 * 38 / 1.75e12, rel=0.15)
 

@@ -20,6 +20,9 @@ LATENT_OR_OTHER = {
     "unsloth-4757-gemma-3-27b": "without the layers that fill up a group of pages",
     "mlxcel-172-gemma-3-1b": "without the layers that fill up a group of pages",
     "hf-mem-61-gemma-4-31b": "pages padded to those of other layers",
+    "geniex-1346-gemma-4-e4b-swa": "windowed layers alone, with the cells of a micro-batch more",
+    "rapid-mlx-1423-gemma-4-12b": "global layers alone, which a test of growth holds",
+    "rmlx-40-gemma-4-e2b": "an engine that keeps four bytes of a value: the checkpoint has one head of 512 in each of three layers",
     "hf-transformers-deepseek-v3-decompressed": "an engine that caches expanded keys and values",
     "higgs-254-deepseek-v2-lite-dense": "an engine that caches expanded keys and values",
     "gguf-parser-8-deepseek-v3-64k": "an engine that caches expanded keys and values",
@@ -72,6 +75,14 @@ def test_the_shared_table_of_cache_sizes() -> None:
             wrong[case["id"]] = (got, size)
     assert not wrong
     assert looked_at >= 18
+
+
+@pytest.mark.parametrize(
+    ("model", "each"), [("gemma-4-12b", 16384), ("gemma-4-e4b", 4 * 2 * 2 * 512 * 2), ("gemma-4-e2b", 3 * 2 * 512 * 2)]
+)
+def test_only_global_layers_grow_behind_the_window(model: str, each: int) -> None:
+    # 8 global layers of one head of 512 (Rapid-MLX pull request 1423, which prints 16 KiB a token); 4 of two and 3 of one likewise.
+    assert (sequence_bytes(model, "vllm", 65536) - sequence_bytes(model, "vllm", 32768)) / 32768 == pytest.approx(each, rel=0.001)
 
 
 def test_recurrent_and_convolution_states_as_llama_cpp_prints_them() -> None:
