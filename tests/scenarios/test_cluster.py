@@ -143,6 +143,7 @@ def keep(self, case, result):
         os.kill(os.getpid(), signal.SIGINT)
 
 Journal.keep = keep
+signal.signal(signal.SIGINT, signal.default_int_handler)  # what a shell starts in the background ignores Ctrl-C
 main()
 """
 """A run that gets its Ctrl-C as soon as two answers are kept: however busy the machine is, the others are not answered by then."""
