@@ -6,7 +6,6 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 
 from gpuplan.errors import Problem, UnknownError
-from gpuplan.models.by_size import size_said
 from gpuplan.plan.ask import TrainAsk
 from gpuplan.plan.ask_serving import ServeAsk
 from gpuplan.plan.launch.forms import PORT, Start, emitted
@@ -18,7 +17,7 @@ from gpuplan.plan.launch.training.words import Trained, Written
 from gpuplan.plan.serve import ServePlan
 from gpuplan.plan.train import TrainPlan
 from gpuplan.search.library import Found, Library
-from gpuplan.search.start_command import YOURS, start_command
+from gpuplan.search.start_command import YOURS, hub_name, start_command
 from gpuplan.specs.arguments import EngineArguments
 from gpuplan.specs.catalog import key
 from gpuplan.specs.engine_era import split_name
@@ -51,8 +50,8 @@ def emitted_training(ask: TrainAsk, found: Found, plan: TrainPlan, library: Libr
         raise UnknownError(Problem("emit.adapters", what, "leave --emit out"))
     node = node_of(found.target)
     one = Trained(
-        card=found.card.id, model=_hub_name(found), arch=found.card.architecture, plan=plan, ranks=found.target.count, node=node,
-        tokens=ask.tokens, nodes_apart=node < found.target.count,
+        card=found.card.id, model=hub_name(found.card, found.card.id), arch=found.card.architecture, plan=plan, ranks=found.target.count,
+        node=node, tokens=ask.tokens, nodes_apart=node < found.target.count,
     )  # fmt: skip
     launch = catalog.load(Launch, engine)
     written = WRITERS[engine](launch, one)
@@ -119,12 +118,6 @@ def node_of(target: Target) -> int:
         hosts = 1.0 if system.hosts is None else system.hosts.value
         return min(max(1, int(system.accelerators.value / hosts)), target.count)
     return Shape.of(target).node or target.count
-
-
-def _hub_name(found: Found) -> str:
-    if size_said(found.card.id) is not None:
-        return YOURS
-    return next((alias for alias in found.card.aliases if "/" in alias), found.card.id)
 
 
 def _yours(words: Sequence[str]) -> dict[str, str]:

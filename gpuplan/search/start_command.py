@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from gpuplan.errors import Note
 from gpuplan.models.by_size import size_said
+from gpuplan.models.card import ModelCard
 from gpuplan.models.mixers import Attention, Compressed, Mla, SparseMla
 from gpuplan.plan.ask_serving import ServeAsk
 from gpuplan.plan.launch.printed import Printed, Wanted, printed
@@ -46,8 +47,6 @@ def _state_each(found: Found) -> bool:
 
 def _name(model: str, found: Found, engine: str) -> str:
     """What an engine knows the model as: a name on the hub, if the card has one, or as the question has it."""
-    if size_said(found.card.id) is not None:
-        return YOURS
     if model.startswith(("hf", "https:")):
         from gpuplan.models.hub import PREFIX
 
@@ -60,7 +59,13 @@ def _name(model: str, found: Found, engine: str) -> str:
         named = engine != OLLAMA and is_ollama(model)
     if "/" in model or not named:
         return model
-    return next((alias for alias in found.card.aliases if "/" in alias), model)
+    return hub_name(found.card, model)
+
+
+def hub_name(card: ModelCard, otherwise: str) -> str:
+    """What a model is called on the hub; of one that the question gave by its size, a variable that the user sets."""
+    named = next((alias for alias in card.aliases if "/" in alias), None)
+    return named or (YOURS if size_said(card.id) is not None else otherwise)
 
 
 def command_notes(command: Printed | None) -> tuple[Note, ...]:

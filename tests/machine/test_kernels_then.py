@@ -1,5 +1,7 @@
 """Engines that had other kernels before: measured files hold them under the name of their time."""
 
+from typing import Any
+
 import pytest
 
 from gpuplan.plan.ask_serving import ServeAsk
@@ -13,7 +15,8 @@ def library() -> Library:
 
 def _share(library: Library, on: str, month: str | None) -> float:
     engine = library.engine("llama.cpp")[0].dated(month)
-    return float(library.machine(on, engine).parameters["matmul.int4_wo.efficiency"].value)  # type: ignore[arg-type]
+    share: Any = library.machine(on, engine).parameters["matmul.int4_wo.efficiency"].value
+    return float(share)
 
 
 def test_kernels_are_those_of_the_release(library: Library) -> None:
