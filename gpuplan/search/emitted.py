@@ -50,8 +50,8 @@ def emitted_training(ask: TrainAsk, found: Found, plan: TrainPlan, library: Libr
         raise UnknownError(Problem("emit.adapters", what, "leave --emit out"))
     node = node_of(found.target)
     one = Trained(
-        card=found.card.id, model=hub_name(found.card, found.card.id), arch=found.card.architecture, plan=plan, ranks=found.target.count,
-        node=node, tokens=ask.tokens, nodes_apart=node < found.target.count,
+        card=found.card.id, model=hub_name(found.card, found.card.id), arch=found.card.architecture, plan=plan,
+        ranks=found.target.count, node=node, tokens=ask.tokens, nodes_apart=node < found.target.count,
     )  # fmt: skip
     launch = catalog.load(Launch, engine)
     written = WRITERS[engine](launch, one)
