@@ -341,6 +341,7 @@ class Library:
         if (before := profile.before(month)) is not None:
             profile, _ = self.engine(before)
         profile = profile.dated(month)
+        refuse_elsewhere(profile, target.accelerator)
         if getattr(ask, "attention", None) == "flash2":
             profile = profile.replaced(attention_like=FLASH2)
         blurred = ask.engine is None and usual.blurred is not None
@@ -370,6 +371,19 @@ class Library:
                 taken += ", in code and at a site that may be less tuned than its benchmarks'"
             notes = (*notes, Note("engine.default", taken, "name another with --engine"))
         return Place(target=target, hw=hw, engine=profile, price=spent.price, notes=notes, money=spent.money)
+
+
+def refuse_elsewhere(engine: Engine, chip: Accelerator) -> None:
+    """Refuse an engine on accelerators that it does not run on.
+
+    Raises:
+        UsageError: it runs on those of others alone.
+    """
+    if engine.runs_on is None or engine.runs_there(chip.vendor):
+        return
+    source = engine.source_of(engine.runs_on)
+    what = f"{engine.name} does not run on {chip.name}: only on accelerators of {engine.runs_on.text.replace(' ', ' and ')}"
+    raise UsageError(Problem("engine.elsewhere", f"{what} ({source.title})", "leave --engine out, and one that does is taken"))
 
 
 def _of_replicas(ask: Common) -> bool:

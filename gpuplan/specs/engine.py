@@ -252,6 +252,8 @@ class Engine(SpecFile):
     """Aliases of it that ended, each with the month (`YYYY-MM`) of the last release so called: who says one means it as it was."""
     releases: Releases | None = None
     """When its releases came out."""
+    runs_on: TextField | None = None
+    """Whose accelerators it runs on, with spaces between vendors; None: on everybody's, as far as is on record."""
     eras: tuple[Era, ...] = ()
     """What it did otherwise before, the oldest first."""
     serving: ServingProfile | None = None
@@ -261,6 +263,10 @@ class Engine(SpecFile):
     def context_of(self, accelerator: str, family: str) -> Sourced:
         """Memory of the driver context and loaded libraries on one accelerator."""
         return self.context_on.get(accelerator) or self.context_on.get(family) or self.context
+
+    def runs_there(self, vendor: str) -> bool:
+        """Whether it runs on a vendor's accelerators."""
+        return self.runs_on is None or vendor in self.runs_on.text.split()
 
     def before(self, month: str | None) -> str | None:
         """The profile that describes the engine of a month (`YYYY-MM`) in place of this one; None: this one does."""
