@@ -28,7 +28,7 @@ def test_it_is_refused_with_who_says_so(task: str, engine: str, on: str) -> None
 def test_a_repository_for_one_makers_chips_is_refused_on_others() -> None:
     with pytest.raises(UsageError, match="does not run on"):
         gpuplan.fit("mlx-community/Qwen3-8B-4bit", on="mi300x")
-    assert gpuplan.fit("mlx-community/Qwen3-8B-4bit", on="m4-max").feasible
+    assert gpuplan.fit("mlx-community/Qwen3-8B-4bit", on="m4-max").fits
 
 
 def test_the_usual_engine_of_every_accelerator_runs_there() -> None:
