@@ -52,6 +52,8 @@ FLASH2 = "fsdp"
 """The engine whose measured attention is FlashAttention-2's."""
 SERVES = "vllm"
 """The engine that most people serve with, where an accelerator's file names no other."""
+SERVES_OLD = "llama-cpp"
+"""The same on accelerators that it does not run on."""
 
 
 class Unsaid(Record):
@@ -322,7 +324,8 @@ class Library:
         if task == "serve" and card.engine is not None:
             return Unsaid(card.engine, f"it serves what {card.id} is stored in")
         if task == "serve" or usual is None or not isinstance(ask, TrainAsk):
-            return Unsaid(SERVES)
+            refused = self.engine(SERVES)[0].refused_by(target.accelerator.vendor, target.accelerator.family)
+            return Unsaid(SERVES) if refused is None else Unsaid(SERVES_OLD, f"vLLM does not run on {target.accelerator.name}")
         found = usual_engine(ask, card, target, usual)
         return Unsaid(found.engine.text, found.why, None if found.unnamed is None else partial(_unnamed, found.unnamed, usual))
 
@@ -379,11 +382,10 @@ def refuse_elsewhere(engine: Engine, chip: Accelerator) -> None:
     Raises:
         UsageError: it runs on those of others alone.
     """
-    if engine.runs_on is None or engine.runs_there(chip.vendor):
-        return
-    source = engine.source_of(engine.runs_on)
-    what = f"{engine.name} does not run on {chip.name}: only on accelerators of {engine.runs_on.text.replace(' ', ' and ')}"
-    raise UsageError(Problem("engine.elsewhere", f"{what} ({source.title})", "leave --engine out, and one that does is taken"))
+    said = engine.refused_by(chip.vendor, chip.family)
+    if said is not None:
+        what = f"{engine.name} does not run on {chip.name} ({engine.source_of(said).title})"
+        raise UsageError(Problem("engine.elsewhere", what, "leave --engine out, and one that does is taken"))
 
 
 def _of_replicas(ask: Common) -> bool:

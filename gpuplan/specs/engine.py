@@ -254,6 +254,8 @@ class Engine(SpecFile):
     """When its releases came out."""
     runs_on: TextField | None = None
     """Whose accelerators it runs on, with spaces between vendors; None: on everybody's, as far as is on record."""
+    not_on: TextField | None = None
+    """Families of theirs that no release of it in use runs on, with spaces between them."""
     eras: tuple[Era, ...] = ()
     """What it did otherwise before, the oldest first."""
     serving: ServingProfile | None = None
@@ -264,9 +266,11 @@ class Engine(SpecFile):
         """Memory of the driver context and loaded libraries on one accelerator."""
         return self.context_on.get(accelerator) or self.context_on.get(family) or self.context
 
-    def runs_there(self, vendor: str) -> bool:
-        """Whether it runs on a vendor's accelerators."""
-        return self.runs_on is None or vendor in self.runs_on.text.split()
+    def refused_by(self, vendor: str, family: str) -> TextField | None:
+        """What says that it does not run on a family of a vendor's accelerators; None: nothing does."""
+        if self.runs_on is not None and vendor not in self.runs_on.text.split():
+            return self.runs_on
+        return self.not_on if self.not_on is not None and family in self.not_on.text.split() else None
 
     def before(self, month: str | None) -> str | None:
         """The profile that describes the engine of a month (`YYYY-MM`) in place of this one; None: this one does."""

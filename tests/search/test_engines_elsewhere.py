@@ -13,7 +13,14 @@ from gpuplan.specs.engine import Engine
 
 @pytest.mark.parametrize(
     ("engine", "on"),
-    [("tensorrt-llm", "mi300x"), ("trtllm@0.20", "apple-m4-max-40c"), ("mlx-lm", "mi300x"), ("exllama", "arc-b580")],
+    [
+        ("tensorrt-llm", "mi300x"),
+        ("trtllm@0.20", "apple-m4-max-40c"),
+        ("mlx-lm", "mi300x"),
+        ("exllama", "arc-b580"),
+        ("vllm", "p100"),
+        ("sglang", "v100"),
+    ],
 )
 @pytest.mark.parametrize("task", ["fit", "serve"])
 def test_it_is_refused_with_who_says_so(task: str, engine: str, on: str) -> None:
@@ -33,13 +40,19 @@ def test_a_repository_for_one_makers_chips_is_refused_on_others() -> None:
 
 def test_the_usual_engine_of_every_accelerator_runs_there() -> None:
     shipped = Catalog.open()
-    limited = [one for ident in shipped.paths("engines") if (one := shipped.load(Engine, ident)).runs_on is not None]
-    assert {one.id for one in limited} >= {"tensorrt-llm", "mlx-lm", "exllama"}
-    vendors = {shipped.load(Accelerator, ident).vendor for ident in shipped.paths("accelerators")}
-    for engine in limited:
-        assert engine.runs_on is not None
-        assert set(engine.runs_on.text.split()) < vendors
-    for ident in shipped.paths("accelerators"):
-        chip = shipped.load(Accelerator, ident)
+    chips = [shipped.load(Accelerator, ident) for ident in shipped.paths("accelerators")]
+    every = [shipped.load(Engine, ident) for ident in shipped.paths("engines")]
+    assert {one.id for one in every if one.runs_on is not None} >= {"tensorrt-llm", "mlx-lm", "exllama"}
+    for engine in every:
+        assert engine.runs_on is None or set(engine.runs_on.text.split()) < {chip.vendor for chip in chips}
+        assert engine.not_on is None or set(engine.not_on.text.split()) < {chip.family for chip in chips}
+    for chip in chips:
         for name in chip.default_engines.values():
-            assert shipped.load(Engine, name).runs_there(chip.vendor), ident
+            assert shipped.load(Engine, name).refused_by(chip.vendor, chip.family) is None, chip.id
+
+
+@pytest.mark.parametrize("on", ["gtx-1080-ti", "k80", "m40", "rx-580", "mi50"])
+def test_old_accelerators_are_served_by_what_runs_there(on: str) -> None:
+    answer = gpuplan.serve("llama-3.2-1b", on=on)
+    assert answer.fits
+    assert answer.question["engine"] == "llama-cpp"
