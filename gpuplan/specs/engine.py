@@ -51,6 +51,10 @@ class Formats(Schema):
     """The type of the KV cache; None: that of the activations."""
     ready: TextField | None = None
     """Types of weights that its users find ready for most models, the widest first, with spaces between."""
+    narrow: TextField | None = None
+    """Types of weights that are advised where memory or time is short, the widest first; None: fp8 and int4."""
+    narrow_kv: TextField | None = None
+    """The same of the KV cache; `none`: it has no narrower one; None: fp8."""
     kv_of_weights: dict[str, TextField] = field(default_factory=dict)
     """The type of the KV cache that the usual checkpoints with such weights ask for, where it is another."""
 

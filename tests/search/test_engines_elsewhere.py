@@ -56,3 +56,13 @@ def test_old_accelerators_are_served_by_what_runs_there(on: str) -> None:
     answer = gpuplan.serve("llama-3.2-1b", on=on)
     assert answer.fits
     assert answer.question["engine"] == "llama-cpp"
+
+
+@pytest.mark.parametrize("on", ["gtx-1080-ti", "m4-max"])
+@pytest.mark.parametrize(("model", "batch"), [("llama-3.1-8b", 1), ("llama-3.1-70b", 8)])
+@pytest.mark.parametrize("engine", ["llama-cpp", "mlx-lm"])
+def test_what_is_advised_is_what_the_engine_has(engine: str, model: str, batch: int, on: str) -> None:
+    for answer in (gpuplan.fit(model, on=on, engine=engine, batch=batch), gpuplan.serve(model, on=on, engine=engine, batch=batch)):
+        for change in answer.estimate.changes:
+            assert change.flags.get("kv-cache") in (None, "q8_0")
+            assert change.flags.get("weights") in (None, "q4_k_m", "q3_k_m", "mlx-4bit", "mlx-3bit")
