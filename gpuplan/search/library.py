@@ -319,7 +319,7 @@ class Library:
         """The engine of a question that names none, and why."""
         target = self.target(ask.on, apart=_of_replicas(ask))
         own = target.accelerator.default_engines.get(task)
-        if own is not None:
+        if own is not None and not (task == "serve" and card.engine is not None and self._made_for(card.engine, target)):
             return Unsaid(own, f"others do not run on {target.accelerator.name}")
         if task == "serve" and card.engine is not None:
             return Unsaid(card.engine, f"it serves what {card.id} is stored in")
@@ -328,6 +328,11 @@ class Library:
             return Unsaid(SERVES) if refused is None else Unsaid(SERVES_OLD, f"vLLM does not run on {target.accelerator.name}")
         found = usual_engine(ask, card, target, usual)
         return Unsaid(found.engine.text, found.why, None if found.unnamed is None else partial(_unnamed, found.unnamed, usual))
+
+    def _made_for(self, name: str, target: Target) -> bool:
+        """Whether an engine is known to run on a vendor's accelerators, among few."""
+        made_for = self.engine(name)[0].runs_on
+        return made_for is not None and target.accelerator.vendor in made_for.text.split()
 
     def place(self, ask: Common, task: Task, *, usual: Unsaid, with_price: bool = True) -> Place:
         """Where a question runs, whatever it asks about; errors as `look_up`. `usual` is the engine if it names none."""

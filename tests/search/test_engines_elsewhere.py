@@ -35,7 +35,9 @@ def test_it_is_refused_with_who_says_so(task: str, engine: str, on: str) -> None
 def test_a_repository_for_one_makers_chips_is_refused_on_others() -> None:
     with pytest.raises(UsageError, match="does not run on"):
         gpuplan.fit("mlx-community/Qwen3-8B-4bit", on="mi300x")
-    assert gpuplan.fit("mlx-community/Qwen3-8B-4bit", on="m4-max").fits
+    there = gpuplan.fit("mlx-community/Qwen3-8B-4bit", on="m4-max")
+    assert (there.fits, there.question["engine"]) == (True, "mlx-lm")
+    assert gpuplan.fit("qwen3-8b", on="m4-max").question["engine"] == "llama-cpp"
 
 
 def test_the_usual_engine_of_every_accelerator_runs_there() -> None:
