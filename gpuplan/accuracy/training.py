@@ -39,8 +39,6 @@ NAIVE = "naive"
 """How rows say that layers are spread over devices that work one after the other."""
 FUSED_NETWORK = 200
 """Gb/s of the ports that a stated rate of a node is taken to be made of."""
-PACKED = "packed documents"
-"""How rows say that their page names the data that the engine's recipes pack."""
 XLA = ("maxtext", "paxml")
 """Frameworks whose rows name policies of what is kept, as MaxText calls them."""
 
@@ -113,8 +111,7 @@ def _beside_habits(asked: TrainAsk, row: Row, known: TrainingDefaults, *, stands
     if row.run.get("recompute") is not None:
         given |= {"chunked_loss": False} if known.loss is not None else {}
         given |= {"step_in_backward": False, "optimizer": "adamw", "offload": ()} if known.alone is not None else {}
-    packed = not row.typed or PACKED in str(row.run.get("seq_len_kind"))
-    if packed and row.kind.startswith("finetune") and known.documents is not None and asked.seq_len is not None:
+    if not row.typed and row.kind.startswith("finetune") and known.documents is not None and asked.seq_len is not None:
         given["documents"] = asked.seq_len if stands_in else min(int(known.documents.value), asked.seq_len)
     return asked.replaced(**{name: value for name, value in given.items() if getattr(asked, name) is None})
 

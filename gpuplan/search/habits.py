@@ -169,15 +169,14 @@ def _usual_rank(habits: Habits, found: Found) -> None:
 
 
 def _adapters(habits: Habits, known: TrainingDefaults) -> None:
-    """The rank of adapters that are asked for without one, and the documents of a recipe whose data are asked about.
-
-    Whoever says how long sequences are means their own data, of which the recipe's documents say nothing.
-    """
+    """The rank of adapters that are asked for without one, and the documents that recipes pack into sequences as long as these."""
     if known.lora_rank is not None and of_adapters(habits.ask) and not habits.ask.scales:
         habits.take("lora", int(known.lora_rank.value), known.lora_rank)
-    ask = habits.ask
-    if (ask.lora is not None or ask.scales) and known.documents is not None and ask.seq_len is None and not ask.padded:
-        habits.take("documents", int(known.documents.value), known.documents)
+    ask, longest = habits.ask, known.packed
+    if (ask.lora is not None or ask.scales) and known.documents is not None and not ask.padded:
+        mean = int(known.documents.value)
+        if ask.seq_len is None or longest is None or ask.seq_len <= longest.value:
+            habits.take("documents", mean if ask.seq_len is None else min(mean, ask.seq_len), known.documents)
 
 
 def _alone(habits: Habits, known: AloneDefaults) -> None:
