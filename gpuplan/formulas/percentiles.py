@@ -236,12 +236,18 @@ def percentile_seconds(*, mean: Seconds, deviation: Seconds, skew: Ratio, normal
 
 @formula(_LOGNORMAL)
 def lognormal_percentile(*, mean: Seconds, deviation: Seconds, normal: Ratio) -> Seconds:
-    """The time that a part of the requests stays below, of lognormal times.
+    """The time that a part of the requests stays below, of lognormal times; times that are all nothing are nothing.
 
     >>> lognormal_percentile(mean=1.0, deviation=0.0, normal=2.0), lognormal_percentile(mean=1.0, deviation=1.0, normal=0.0)
     (1.0, 0.7071)
+    >>> lognormal_percentile(mean=0.0, deviation=0.0, normal=2.0)
+    0.0
     """
-    return mean / sqrt(1 + (deviation / mean) ** 2) * exp(normal * sqrt(0.6931471805599453 * log2(1 + (deviation / mean) ** 2)))
+    return (
+        mean
+        / sqrt(1 + (deviation / maximum(mean, LEAST)) ** 2)
+        * exp(normal * sqrt(0.6931471805599453 * log2(1 + (deviation / maximum(mean, LEAST)) ** 2)))
+    )
 
 
 @formula(_STEPS)
