@@ -266,7 +266,9 @@ def load_of_row(row: Row) -> dict[str, Any]:
     if not prompt or not output:
         raise Skip("the row does not say how long its requests are")
     load: dict[str, Any] = {"rate": float(per_s)} if not isinstance(users, int) and per_s is not None else {"concurrency": users}
-    if "concurrency" in load:
+    if "rate" in load:
+        load |= {} if run.get("num_requests") is None else {"requests": int(run["num_requests"])}
+    else:
         requests = run.get("num_requests")
         if requests is None and client is not None and isinstance(users, int):
             requests = client.requests_of_user * users

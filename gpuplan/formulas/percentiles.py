@@ -236,18 +236,12 @@ def percentile_seconds(*, mean: Seconds, deviation: Seconds, skew: Ratio, normal
 
 @formula(_LOGNORMAL)
 def lognormal_percentile(*, mean: Seconds, deviation: Seconds, normal: Ratio) -> Seconds:
-    """The time that a part of the requests stays below, of lognormal times; times that are all nothing are nothing.
+    """The time that a part of the requests stays below, of lognormal times.
 
     >>> lognormal_percentile(mean=1.0, deviation=0.0, normal=2.0), lognormal_percentile(mean=1.0, deviation=1.0, normal=0.0)
     (1.0, 0.7071)
-    >>> lognormal_percentile(mean=0.0, deviation=0.0, normal=2.0)
-    0.0
     """
-    return (
-        mean
-        / sqrt(1 + (deviation / maximum(mean, LEAST)) ** 2)
-        * exp(normal * sqrt(0.6931471805599453 * log2(1 + (deviation / maximum(mean, LEAST)) ** 2)))
-    )
+    return mean / sqrt(1 + (deviation / mean) ** 2) * exp(normal * sqrt(0.6931471805599453 * log2(1 + (deviation / mean) ** 2)))
 
 
 @formula(_STEPS)
@@ -312,11 +306,15 @@ def normal_above(*, share: Ratio) -> Ratio:
 def interrupted_gap(*, step: Seconds, added: Seconds, spread: Ratio, rate: PerS, token: Seconds, above: Ratio) -> Seconds:
     """The gap that a share `above` of all gaps exceeds, where more of them have a prompt: with the longest of these.
 
+    A prompt of nearly no token may add nothing.
+
     >>> interrupted_gap(step=0.02, added=0.1, spread=0.0, rate=1.0, token=0.02, above=0.01)
     0.121
+    >>> interrupted_gap(step=0.02, added=0.0, spread=0.0, rate=1.0, token=0.02, above=0.01)
+    0.02
     """
     return step + lognormal_percentile(
-        mean=added * rate * token / interrupted_share(rate=rate, token=token),
+        mean=maximum(added * rate * token / interrupted_share(rate=rate, token=token), LEAST * step),
         deviation=added * spread,
         normal=normal_above(share=minimum(above / interrupted_share(rate=rate, token=token), 0.5)),
     )

@@ -35,7 +35,6 @@ def library() -> Library:
         ({"arrival": "poisson", "concurrency": 4}, "load.poisson"),
         ({"arrival": "burst"}, "load.burst"),
         ({"arrival": "burst", "requests": 4, "concurrency": 4}, "load.burst"),
-        ({"rate": 4.0, "requests": 40}, "load.steady"),
         ({"simulate": True}, "load.nothing"),
         ({"rate": 4.0, "engine": "llama-cpp"}, "load.no-schedule"),
         ({"rate": 4.0, "model": "bge-m3", "output": None}, "load.reads"),
