@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from gpuplan.estimate.serving import ServingModel, ServingPhase
 
 EVEN = Source("definition", "all are as long unless a spread is given")
+STARTED = Source("definition", "if it fits: an engine without room for a sequence does not start")
 EVEN_LOOP = Source("definition", "as many run at all times, but for those in front of their first token")
 
 
@@ -100,7 +101,9 @@ def places(model: ServingModel, memory: ServingMemory) -> Term:
         room = memory.max_sequences
     else:
         room = form.whole_sequences.term("load.room", pool=memory.pool, each=held(model))
-    return smaller.term("load.places", a=memory.limit, b=larger.term("load.some_room", a=room, b=ONE))
+    expected = Term("load.expected_room", room.value, "1", STARTED)
+    some = queue.some_room.term("load.some_room", room=room, expected=expected)
+    return smaller.term("load.places", a=memory.limit, b=some)
 
 
 def held(model: ServingModel) -> Term:

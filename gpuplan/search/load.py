@@ -109,9 +109,12 @@ def percentile_notes(made: ServingFigures) -> list[Note]:
 
 
 def narrowly(answer: Estimate) -> Estimate:
-    """An answer about requests that come at a rate, whose times have no high end where it may be more than is kept, and says so."""
+    """An answer about a load as far as it is doubtful: if it fits, and of a rate if it is kept, else times have no high end."""
+    if answer.verdict.narrowly:
+        text = "times and rates are those if it fits: without room for a request the engine does not start"
+        answer = answer.replaced(notes=(*answer.notes, Note("load.if-fits", text)))
     if "utilization" not in answer.figures:
-        return answer  # a run that ends: whatever waits in it is bounded
+        return answer  # no rate, or a run that ends: whatever waits in it is bounded
     answer = answer.replaced(filled=("utilization",))
     if not answer.no_bound("ttft_s"):
         return answer
