@@ -162,6 +162,10 @@ class ServingProfile(Schema):
     """Host time of a decode step that the accelerator waits for: scheduler, sampling, output."""
     sequence_host: SecondsField | None = None
     """What a decode step takes longer for each of its sequences: sampling, detokenising, answers; None: nothing that is known."""
+    page_host: SecondsField | None = None
+    """What a decode step takes longer for each page of its sequences' caches, whose tables the host writes anew; None: nothing."""
+    joined_host: SecondsField | None = None
+    """Host time of a decode step of several tensor parallel ranks, one of which tells the others what to do; None: nothing."""
     rank_wait: SecondsField | None = None
     """What a step waits in each layer for each tensor parallel rank beyond the first: kernels are launched one by one, and ranks
     come to all-reduces at different times; None: graphs are replayed."""

@@ -67,6 +67,8 @@ class ServingEra(Schema):
     linear_prompt_host: SecondsField | None = None
     step_host: SecondsField | None = None
     sequence_host: SecondsField | None = None
+    page_host: SecondsField | None = None
+    joined_host: SecondsField | None = None
     rank_wait: SecondsField | None = None
     stage_host: StageHost | None = None
     request_host: SecondsField | None = None
