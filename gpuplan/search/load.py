@@ -114,7 +114,7 @@ def percentile_notes(made: ServingFigures) -> list[Note]:
 def narrowly(answer: Estimate) -> Estimate:
     """An answer about requests that come at a rate, whose times have no high end where it may be more than is kept, and says so."""
     answer = answer.replaced(filled=("utilization",))
-    if not answer.no_bound("ttft_s"):
+    if answer.surely_bounded() or not answer.no_bound("ttft_s"):
         return answer
     low, _ = answer.ranges["highest_rate_per_s"]
     text = f"it may not keep up: as little as {rate_text(low)} may be all that is kept, and then requests wait without bound"
