@@ -116,7 +116,7 @@ def narrowly(answer: Estimate) -> Estimate:
     if "utilization" not in answer.figures:
         return answer  # no rate, or a run that ends: whatever waits in it is bounded
     answer = answer.replaced(filled=("utilization",))
-    if not answer.no_bound("ttft_s"):
+    if answer.surely_bounded() or not answer.no_bound("ttft_s"):
         return answer
     low, _ = answer.ranges["highest_rate_per_s"]
     text = f"it may not keep up: as little as {rate_text(low)} may be all that is kept, and then requests wait without bound"
