@@ -150,10 +150,15 @@ def load_notes(load: Load, made: ServingFigures) -> list[Note]:
 
 
 def overloaded(answer: Estimate, plan: ServePlan, made: ServingFigures) -> Estimate:
-    """The answer where more requests come than the plan keeps: what breaks first, and how many replicas would keep it."""
+    """The answer where more requests come than the plan keeps: what breaks first, and how many replicas would keep it.
+
+    A run of so many requests ends all the same, and its times are told beside.
+    """
     if not answer.verdict.fits or plan.load is None or plan.load.rate is None:
         return answer
     most = float(answer.figures["highest_rate_per_s"].value)
+    if made.loaded is not None and most > plan.load.rate:
+        return answer
     p = plan.parallel
     replicas = float(p.dp / p.attention_dp)
     needed = floor(plan.load.rate * replicas / most) + 1
