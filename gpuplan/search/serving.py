@@ -387,7 +387,4 @@ def _answered(
         notes += api_notes(ask, made.figures)
     said = Said(money=found.subject.money, question=asked, chosen=tuple(chosen), notes=tuple(notes))
     answer = with_pins(serving_answer(made, said, task="serve" if task == "serve" else "fit"), ask.pins)
-    if plan.load is None:
-        return answer
-    bounded = answer if made.loaded is None else narrowly(answer)
-    return overloaded(bounded, plan, made)
+    return answer if plan.load is None else overloaded(answer if made.loaded is None else narrowly(answer), plan, made)
