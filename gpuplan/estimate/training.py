@@ -12,7 +12,7 @@ from gpuplan.estimate.input import Supply, input_terms, slowed
 from gpuplan.estimate.long_run import Run, run_figures
 from gpuplan.estimate.model_flop import model_flop
 from gpuplan.estimate.pins import as_set
-from gpuplan.estimate.recipe import RecipeTerms, training_profile
+from gpuplan.estimate.recipe import RecipeTerms, prepared_for_few_bits, training_profile
 from gpuplan.estimate.recomputed import recomputed_flop
 from gpuplan.estimate.step_pricer import StepPricer
 from gpuplan.estimate.subject import Subject, WorkSubject
@@ -27,7 +27,7 @@ from gpuplan.machine.hardware import Hardware
 from gpuplan.models.architecture import Architecture
 from gpuplan.models.count import ParamCount
 from gpuplan.plan.parallelism import Parallelism
-from gpuplan.plan.precision import QUANTISED_IN_PLACE, RECIPES, byte
+from gpuplan.plan.precision import RECIPES, byte
 from gpuplan.plan.remat import policy_of, remat_of
 from gpuplan.plan.train import Manner, TrainPlan
 from gpuplan.plan.words import AttentionKernel
@@ -241,6 +241,7 @@ def step_work(
     activation = byte("recipe.activation_bytes", names.activation, names.source)
     narrow = {"fp8": 1.0, "int8": 1.0, "fp4": 0.5 + 1 / 16}.get(names.matmul)
     operand = byte("recipe.operand_bytes", narrow or names.activation, names.source)
+    habits = habits_of(subject, profile, remakes_attention=remakes_attention, prepared=prepared_for_few_bits(plan))
     types = Types(
         matmul=names.matmul,
         attention="bf16" if narrow else names.matmul,
@@ -248,6 +249,7 @@ def step_work(
         operand=operand,
         weight=operand,
         kv=activation,
+        streamed=habits.stream,
     )
     arch, counts = own_head(subject, profile)
     work = training_work(
@@ -258,9 +260,7 @@ def step_work(
         step=step,
         types=types,
         once_a_node=profile.experts.dispatch == "once-a-node",
-        habits=habits_of(
-            subject, profile, remakes_attention=remakes_attention, quantised=plan.tuning.base_weights in QUANTISED_IN_PLACE
-        ).replaced(padded=padding_of(subject, plan, profile, leaves)),
+        habits=habits.replaced(padded=padding_of(subject, plan, profile, leaves)),
         kv_heads=subject.engine.kv_heads,
         mtp_from=subject.origins.get("mtp", USER),
         leftover=profile.leftover_layers,
@@ -286,16 +286,16 @@ def padding_of(subject: WorkSubject, plan: TrainPlan, profile: TrainingProfile, 
 
 
 def habits_of(
-    subject: WorkSubject, profile: TrainingProfile, *, remakes_attention: bool, quantised: bool = False
+    subject: WorkSubject, profile: TrainingProfile, *, remakes_attention: bool, prepared: bool = False
 ) -> KeepingHabits:  # fmt: skip
-    """What the engine keeps for the backward pass beyond what mathematics needs; `quantised`: frozen weights are, as they load."""
+    """What the engine keeps for the backward pass beyond what mathematics needs; `prepared`: as frozen weights of few bits want."""
     given = {
         "norm": profile.kept_norm, "gate": profile.kept_gate, "attention": profile.attention.kept
     }  # fmt: skip
     found = {name: subject.habit(f"kept_{name}", value) for name, value in given.items() if value is not None}
     if profile.attention.working is not None:
         found["working"] = subject.habit("score_at_work", profile.attention.working)
-    if quantised and profile.adapters.unquantised is not None:
+    if prepared and profile.adapters.unquantised is not None:
         wide = subject.habit("unquantised", profile.adapters.unquantised)
         found |= {"stream": wide} if wide.value > RECIPES["bf16"].activation else {}
     if profile.adapters.dropout is not None:

@@ -25,6 +25,7 @@ POLICIES: Mapping[str, tuple[str, str]] = {
     "heads": ("attention", "heads"), "remade_attention": ("recompute", "remade_attention"),
     "unfused_latent": ("attention", "unfused_latent"), "at_step": ("gradients", "at_step"),
     "temporaries": ("gradients", "temporaries"), "stand_ins": ("gradients", "stand_ins"),
+    "adapter_read": ("adapters", "read"), "adapter_read_backward": ("adapters", "read_backward"),
 }  # fmt: skip
 """What an era may state of a training profile: a policy, and its part."""
 BYTES = ("logits_split", "at_step", "temporaries", "stand_ins")
@@ -66,6 +67,8 @@ class ServingEra(Schema):
     linear_prompt_host: SecondsField | None = None
     step_host: SecondsField | None = None
     sequence_host: SecondsField | None = None
+    page_host: SecondsField | None = None
+    joined_host: SecondsField | None = None
     rank_wait: SecondsField | None = None
     stage_host: StageHost | None = None
     request_host: SecondsField | None = None
@@ -118,6 +121,10 @@ class Era(Schema):
     """Copies of the second moment that the step made for a moment."""
     stand_ins: StoredBytes | None = None
     """Bytes for each element of one matrix of each shape that stood in for gradients."""
+    adapter_read: StoredBytes | None = None
+    """Traffic of a forward pass for each element that an adapted matrix reads."""
+    adapter_read_backward: StoredBytes | None = None
+    """The same of a backward pass."""
     attention_like: Id | None = None
     """The engine whose measured attention kernels stand for those of that time."""
     micro_batch: MicroBatch | None = None
