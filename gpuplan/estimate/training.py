@@ -24,6 +24,8 @@ from gpuplan.formulas.experts import padded_load
 from gpuplan.formulas.pipeline import micro_batches
 from gpuplan.formulas.training import step_tokens
 from gpuplan.machine.hardware import Hardware
+from gpuplan.models.architecture import Architecture
+from gpuplan.models.count import ParamCount
 from gpuplan.plan.parallelism import Parallelism
 from gpuplan.plan.precision import RECIPES, byte
 from gpuplan.plan.remat import policy_of, remat_of
@@ -249,9 +251,10 @@ def step_work(
         kv=activation,
         streamed=habits.stream,
     )
+    arch, counts = own_head(subject, profile)
     work = training_work(
-        subject.arch,
-        subject.counts,
+        arch,
+        counts,
         leaves,
         plan,
         step=step,
@@ -295,15 +298,25 @@ def habits_of(
     if prepared and profile.adapters.unquantised is not None:
         wide = subject.habit("unquantised", profile.adapters.unquantised)
         found |= {"stream": wide} if wide.value > RECIPES["bf16"].activation else {}
+    if profile.adapters.dropout is not None:
+        found["dropout"] = subject.habit("kept_by_dropout", profile.adapters.dropout)
     biases = {"up_bias": profile.experts.up_bias, "down_bias": profile.experts.down_bias}
     found |= {name: subject.habit(f"expert_{name}", value) for name, value in biases.items() if value is not None}
     return KeepingHabits(
-        **found, repeats_heads=profile.attention.heads == "repeated",
+        **found, repeats_heads=profile.attention.heads == "repeated", product_stays=profile.attention.parts == "of-product",
         remakes_attention=remakes_attention,
         inputs_apart=profile.tensor.inputs != "shared", inputs_copied=profile.tensor.inputs == "copied",
         whole_edges=profile.tensor.edges == "whole",
         hands_parts=profile.tensor.handed == "in-parts",
     )  # fmt: skip
+
+
+def own_head(subject: WorkSubject, profile: TrainingProfile) -> tuple[Architecture, ParamCount]:
+    """The model as the engine loads it: a head that is tied to the embedding may be a matrix of its own."""
+    arch, counts = subject.arch, subject.counts
+    if profile.tied == "shared" or not arch.tied or counts.head is not None:
+        return arch, counts
+    return arch.replaced(tied=False), counts.replaced(head=counts.embedding)
 
 
 def _rates(

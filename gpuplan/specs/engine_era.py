@@ -18,6 +18,7 @@ from gpuplan.specs.quantity import BytesField, CountField, FactorField, RatioFie
 from gpuplan.specs.training_habits import Pace, Share
 
 POLICIES: Mapping[str, tuple[str, str]] = {
+    "graph": ("loss", "graph"),
     "expert_host": ("experts", "host"), "expert_start": ("experts", "start"), "layer_host": ("host", "layer"),
     "dp_overlap": ("overlap", "dp"), "ep_overlap": ("overlap", "ep"), "logits_split": ("loss", "split"),
     "edges": ("sharding", "edges"),
@@ -66,6 +67,8 @@ class ServingEra(Schema):
     linear_prompt_host: SecondsField | None = None
     step_host: SecondsField | None = None
     sequence_host: SecondsField | None = None
+    page_host: SecondsField | None = None
+    joined_host: SecondsField | None = None
     rank_wait: SecondsField | None = None
     stage_host: StageHost | None = None
     request_host: SecondsField | None = None
@@ -102,6 +105,8 @@ class Era(Schema):
     """Bytes alive for each logit at the loss of a compiled model."""
     logits_split: BytesField | None = None
     """Bytes alive for each logit at the loss where tensor parallel ranks share the vocabulary."""
+    graph: Literal["freed", "held"] | None = None
+    """Whether the graph of the last micro-batch, as large as this one's, was there until this one's logits were made."""
     edges: Literal["together", "in-turn"] | None = None
     """Whether embedding and head were gathered one after the other."""
     heads: Literal["own", "repeated"] | None = None
