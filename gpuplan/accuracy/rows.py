@@ -34,7 +34,7 @@ NUMBERS = {
     "run": (
         "seq_len", "global_batch", "micro_batch", "grad_accum", "per_device_batch", "local_batch", "batch_per_dp", "tp", "pp", "dp",
         "cp", "ep", "vpp", "lora_rank", "input_len", "output_len", "concurrency", "max_context", "max_sequences",
-        "max_batched_tokens", "steps", "frames", "memory_utilization", "page_tokens", "adapters", "adapter_rank",
+        "max_batched_tokens", "steps", "documents", "frames", "memory_utilization", "page_tokens", "adapters", "adapter_rank",
         "request_rate", "cached_share",
     ),
     "measured": (
@@ -46,7 +46,7 @@ NUMBERS = {
 }  # fmt: skip
 """What must be a number where a row has it."""
 SHARES = ("mfu", "hfu", "cached_share")
-WHOLE = ("count", "per_node", "tp", "pp", "dp", "cp", "ep", "vpp", "seq_len", "lora_rank")
+WHOLE = ("count", "per_node", "tp", "pp", "dp", "cp", "ep", "vpp", "seq_len", "lora_rank", "documents")
 SWITCHES = ("compile", "sequence_parallel", "fp8_attention")
 """What of a run must be true or false where a row says it."""
 NETWORKS = ("inter_node",)

@@ -116,7 +116,7 @@ def narrowly(answer: Estimate) -> Estimate:
     if "utilization" not in answer.figures:
         return answer  # no rate, or a run that ends: whatever waits in it is bounded
     answer = answer.replaced(filled=("utilization",))
-    if not answer.no_bound("ttft_s"):
+    if answer.surely_bounded() or not answer.no_bound("ttft_s"):
         return answer
     low, _ = answer.ranges["highest_rate_per_s"]
     text = f"it may not keep up: as little as {rate_text(low)} may be all that is kept, and then requests wait without bound"
@@ -150,10 +150,15 @@ def load_notes(load: Load, made: ServingFigures) -> list[Note]:
 
 
 def overloaded(answer: Estimate, plan: ServePlan, made: ServingFigures) -> Estimate:
-    """The answer where more requests come than the plan keeps: what breaks first, and how many replicas would keep it."""
+    """The answer where more requests come than the plan keeps: what breaks first, and how many replicas would keep it.
+
+    A run of so many requests ends all the same, and its times are told beside.
+    """
     if not answer.verdict.fits or plan.load is None or plan.load.rate is None:
         return answer
     most = float(answer.figures["highest_rate_per_s"].value)
+    if made.loaded is not None and most > plan.load.rate:
+        return answer
     p = plan.parallel
     replicas = float(p.dp / p.attention_dp)
     needed = floor(plan.load.rate * replicas / most) + 1

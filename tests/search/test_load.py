@@ -36,7 +36,7 @@ def library() -> Library:
         ({"arrival": "burst"}, "load.burst"),
         ({"arrival": "burst", "requests": 4, "concurrency": 4}, "load.burst"),
         ({"simulate": True}, "load.nothing"),
-        ({"rate": 4.0, "engine": "llama-cpp"}, "load.no-schedule"),
+        ({"rate": 4.0, "engine": "gpt-fast"}, "load.no-schedule"),
         ({"rate": 4.0, "model": "bge-m3", "output": None}, "load.reads"),
         ({"rate": 4.0, "host_weights": 2**30}, "load.host"),
         ({"rate": 4.0, "model": "llama-3.2-11b-vision", "images": 1}, "load.across"),
