@@ -211,7 +211,9 @@ def _chips(ask: Where, library: Library) -> tuple[dict[str, Chip], tuple[Note, .
     named = ("id", "memory", "power", "bandwidth", "serves_only", *RATES)
     wanted: list[Column] = [column_of(columns, name, ACCELERATORS) for name in named]
     conditions: list[Condition] = [where(columns, text, ACCELERATORS, "--filter") for text in (ask.filter or "").split()]
-    rows = rows_of(library.catalog, ACCELERATORS, [*wanted, *(one.column for one in conditions)])
+    columns_read = [*wanted, *(one.column for one in conditions)]
+    key = ("accelerators of the planner", *(column.name for column in columns_read))
+    rows = library.catalog.once(key, lambda: rows_of(library.catalog, ACCELERATORS, columns_read))
     kept, notes = select(rows, conditions, LISTINGS[ACCELERATORS].name)
     if not kept:
         hint = "`gpuplan specs list` shows what there is"

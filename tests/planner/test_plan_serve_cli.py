@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from tests.cli.cli_calls import Call
+from tests.sweeps import thinned
 
 SERVE = ("plan", "serve", "llama-3.1-8b", "--on", "runpod:l40s,lambda:gpu_8x_h100_sxm5", "--prompt", "2000", "--output", "200")
 PROMISE = ("--ttft", "500ms", "--tpot", "30ms")
@@ -58,7 +59,7 @@ def test_one_screen_names_load_promise_fleet_and_what_binds(call: Call) -> None:
     assert max(map(len, said.out.splitlines())) <= 80
 
 
-@pytest.mark.parametrize("spare", [0, 2])
+@pytest.mark.parametrize("spare", thinned([2, 0], every=2))
 def test_a_whole_fleet_is_started_by_what_is_emitted(call: Call, spare: int) -> None:
     asked = (*SERVE, "--rate", "60/s", *PROMISE, "--best", "1", "--spare", str(spare))
     best = answered(call, *asked)["best"][0]
