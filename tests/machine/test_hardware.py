@@ -15,6 +15,7 @@ from gpuplan.specs.measured import Measured
 from gpuplan.specs.on import parse_target
 from gpuplan.specs.target import Target
 from tests.estimate.subjects import subject
+from tests.sweeps import each
 
 CATALOG = Catalog.open()
 RESIDUALS = (
@@ -36,7 +37,7 @@ def test_measured_files_load(ident: str) -> None:
         assert set(types.values()) <= set(chip.dtypes())
 
 
-@pytest.mark.parametrize("ident", CATALOG.paths("accelerators"))
+@each("ident", CATALOG.paths("accelerators"))
 def test_every_accelerator_has_all_kernels(ident: str) -> None:
     hw = hardware_of(Target(ident, CATALOG.load(Accelerator, ident), 1), catalog=CATALOG)
     for dtype in hw.peaks:
