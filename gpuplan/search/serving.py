@@ -387,6 +387,4 @@ def _answered(
         notes += api_notes(ask, made.figures)
     said = Said(money=found.subject.money, question=asked, chosen=tuple(chosen), notes=tuple(notes))
     answer = with_pins(serving_answer(made, said, task="serve" if task == "serve" else "fit"), ask.pins)
-    if plan.load is None or made.loaded is not None:
-        return narrowly(answer) if plan.load is not None and plan.load.rate is not None else answer
-    return overloaded(answer, plan, made)
+    return answer if plan.load is None else overloaded(answer if made.loaded is None else narrowly(answer), plan, made)

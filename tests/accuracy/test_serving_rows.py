@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from gpuplan.accuracy.inference import figures_of, serving_ask, serving_question
+from gpuplan.accuracy.report import engine_of
 from gpuplan.accuracy.rows import Row, Skip
 from gpuplan.cli.accuracy_run import answers
 from gpuplan.plan.ask_serving import ServeAsk
@@ -121,6 +122,20 @@ def test_degrees_beyond_the_accelerators_count_something_else() -> None:
     ask = asked(row(chip="tpu-v7-ironwood", run={"tp": 2}))
     assert ask.on == "1xtpu-v7-ironwood"
     assert ask.tp is None
+
+
+def test_what_a_row_says_of_its_server_and_of_prompts_that_it_had_seen_is_asked() -> None:
+    of = row(engine="vllm", chip="h100", run={
+        "mode": "server", "batch": None, "request_rate": 4, "input_len": 200, "weights": "bf16", "cached_share": 0.9,
+        "max_sequences": 128, "recv_interval": 10,
+    })  # fmt: skip
+    ask = asked(of)
+    assert (ask.rate, ask.cached_share, ask.max_sequences, ask.recv_interval) == (4.0, 0.9, 128, 10)
+
+
+def test_runs_at_a_rate_are_judged_apart() -> None:
+    assert engine_of(row(engine="vllm 0.8.5", run={"request_rate": 4.0, "mode": "server"})) == "vllm (at a rate)"
+    assert engine_of(row(engine="vllm 0.8.5", run={"concurrency": 8, "request_rate": 4.0})) == "vllm"
 
 
 def split_row(prefill: dict[str, int], decode: dict[str, int]) -> Row:

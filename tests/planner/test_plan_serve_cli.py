@@ -231,7 +231,8 @@ def test_a_fleet_that_carries_nothing_says_why(call: Call) -> None:
 
 
 def test_the_front_is_what_nothing_beats_in_price_and_time_of_a_token(call: Call) -> None:
-    found = answered(call, *SERVE, "--rate", "5/s", *PROMISE, "--front")
+    cheap = [word.replace("runpod:l40s", "runpod:1x_L40S_COMMUNITY") for word in SERVE]
+    found = answered(call, *cheap, "--rate", "5/s", *PROMISE, "--front")
     points = [(one["cost_usd_per_million_output_tokens"], one["tpot_s"]) for one in found["front"]]
     assert len({one["on"] for one in found["front"]}) == 2
     assert points == sorted(points, key=lambda one: (one[0], -one[1]))
