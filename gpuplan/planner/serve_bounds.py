@@ -24,7 +24,7 @@ from gpuplan.search.serving_types import published
 LEAST_BYTES, MOST_BYTES = 0.25, 4.0
 """Bytes of a weight in the narrowest and the widest type that a checkpoint is published in."""
 WIDE = ("half", "tf32")
-ROOM = 1024.0
+ROOM = 500.0
 """Tokens of prompts that a pass of every engine on record has room for, beside as many sequences as it runs."""
 
 CLOSE = 1 - 1e-9

@@ -59,7 +59,9 @@ def questions(draw: st.DrawFn) -> Question:
     """Any of them that may be asked: data parallel, since every engine is, with what saves memory."""
     model, on = draw(st.sampled_from(MODELS)), draw(st.sampled_from(MACHINES))
     tpu = "tpu" in on
-    engine = "maxtext" if tpu else draw(st.sampled_from(sorted(set(engines()) - {"maxtext"})))
+    vendor = "amd" if "mi3" in on else "nvidia"
+    runs = {name for name, one in engines().items() if one.refused_by(vendor, "") is None}
+    engine = "maxtext" if tpu else draw(st.sampled_from(sorted(runs - {"maxtext"})))
     ranks = {"2xdgx-h100": 16, "l4": 1}.get(on) or int(on.partition("x")[0])
     micro = draw(st.sampled_from((1, 2, 8)))
     plan: dict[str, Any] = {
