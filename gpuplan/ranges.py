@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from math import exp, hypot, inf, log
 from typing import Any
 
@@ -21,16 +21,16 @@ def interval(roots: Mapping[str, Term], shares: Collection[str] = ()) -> dict[st
     counts less by as much as is too much, for all roots alike. So the fast end of a time is no faster than its work at the peak,
     and tokens per second and cost at that end are those of that time.
     """
-    order, parents = _order(roots.values())
+    graph = _Graph(roots.values())
     centre = {key: float(root.value) for key, root in roots.items()}
     # What doubles a time halves its rate: their ranges must say the same.
     factors = {key: root.unit != "B" and centre[key] > 0 for key, root in roots.items()}
     leaves = [
         [
             {key: _size(float(value) - centre[key], centre[key], factors[key]) for key, value in end.items()}
-            for end in _ends(doubt, roots, parents)
+            for end in graph.ends(doubt, roots)
         ]
-        for doubt in _doubts(order)
+        for doubt in range(len(graph.doubts))
     ]
     for key in shares:
         if factors[key] and centre[key] <= 1:
@@ -51,18 +51,18 @@ def intervals(roots: Mapping[str, Term], shares: Collection[str] = ()) -> dict[s
     """The same of many candidates, whose values are arrays: every doubt at both its ends in one pass through the terms."""
     import numpy as np
 
-    order, parents = _order(roots.values())
-    doubts = _doubts(order)
+    graph = _Graph(roots.values())
+    doubts = graph.doubts
     shape = np.broadcast_shapes(*(np.shape(root.value) for root in roots.values()))
     swung: dict[int, Num] = {}
-    for at, leaf in ((at, leaf) for at, doubt in enumerate(doubts) for leaf in doubt):
+    for at, leaf in ((at, graph.order[place]) for at, doubt in enumerate(doubts) for place in doubt):
         own = np.shape(leaf.value)
         ends = np.array(np.broadcast_to(np.asarray(leaf.value), (len(doubts), 2, *own)))
         ends[at] = np.stack([np.broadcast_to(np.asarray(end), own) for end in leaf.spread or ()])
         swung[id(leaf)] = ends.reshape(len(doubts), 2, *(1,) * (len(shape) - len(own)), *own)
-    for term in _above([leaf for doubt in doubts for leaf in doubt], parents):
-        given = {key: swung.get(id(part), part.value) for key, part in term.args}
-        swung[id(term)] = term.formula.fn(**given) if term.formula is not None else term.value
+    for term, rests_on in zip(graph.order, graph.below, strict=True):
+        if rests_on and term.formula is not None:
+            swung[id(term)] = term.formula.fn(**{key: swung.get(id(part), part.value) for key, part in term.args})
     sizes: dict[str, Any] = {}
     centre = {key: np.asarray(root.value) for key, root in roots.items()}
     factors = {key: (roots[key].unit != "B") & (middle > 0) for key, middle in centre.items()}
@@ -105,11 +105,11 @@ def high_end(root: Term) -> Num:
 
     Whoever says that memory surely suffices means this: the verdict, the range that is printed, and the search.
     """
-    order, parents = _order([root])
+    graph = _Graph([root])
     squares: Num = 0.0
-    for doubt in _doubts(order):
+    for doubt in range(len(graph.doubts)):
         most: Num = 0.0
-        for swung in _ends(doubt, {"": root}, parents):
+        for swung in graph.ends(doubt, {"": root}):
             if "" in swung:
                 most = maximum(most, swung[""] - root.value)
         squares = squares + most * most
@@ -118,13 +118,13 @@ def high_end(root: Term) -> Num:
 
 def time_ends(root: Term) -> tuple[Num, Num]:
     """The low and high of one time as `interval` has them, for one candidate or for many."""
-    order, parents = _order([root])
+    graph = _Graph([root])
     down: Num = 0.0
     up: Num = 0.0
-    for doubt in _doubts(order):
+    for doubt in range(len(graph.doubts)):
         least: Num = 0.0
         most: Num = 0.0
-        for swung in _ends(doubt, {"": root}, parents):
+        for swung in graph.ends(doubt, {"": root}):
             if "" in swung:
                 size = log2(swung[""] / root.value)
                 least, most = minimum(least, size), maximum(most, size)
@@ -136,26 +136,6 @@ _MOST = 600.0
 """Logarithm of a factor that no range needs, and that no number overflows with."""
 
 
-def _doubts(order: Iterable[Term]) -> list[list[Term]]:
-    """The uncertain leaves by name: those that were made anew for each use are one doubt, and swing together."""
-    found: dict[str, list[Term]] = {}
-    for term in order:
-        if term.spread is not None:
-            found.setdefault(term.name, []).append(term)
-    return list(found.values())
-
-
-def _ends(doubt: Sequence[Term], roots: Mapping[str, Term], parents: Mapping[int, list[Term]]) -> Iterator[dict[str, Num]]:
-    """The roots that rest on an uncertain leaf, with the leaf at each of its ends."""
-    above = _above(doubt, parents)
-    for end in (0, 1):
-        values: dict[int, Num] = {id(leaf): leaf.spread[end] for leaf in doubt if leaf.spread is not None}
-        for term in above:
-            given = {key: values.get(id(part), part.value) for key, part in term.args}
-            values[id(term)] = term.formula.fn(**given) if term.formula is not None else term.value
-        yield {key: values[id(root)] for key, root in roots.items() if id(root) in values}
-
-
 def _size(swing: float, centre: float, factor: bool) -> float:
     """A swing as it adds to others: of a time or rate as the logarithm of a factor, of bytes as it is."""
     if not factor:
@@ -163,39 +143,74 @@ def _size(swing: float, centre: float, factor: bool) -> float:
     return log(1 + swing / centre) if swing > -centre else -inf
 
 
-def _order(roots: Iterable[Term]) -> tuple[list[Term], dict[int, list[Term]]]:
-    """Every term below the roots once, parts before what is made of them; and what is made of each directly."""
-    order: list[Term] = []
-    parents: dict[int, list[Term]] = {}
-    seen: set[int] = set()
-    for root in roots:
-        _append(root, order, parents, seen)
-    return order, parents
+class _Graph:
+    """Every term below some roots once, parts before what is made of them, and the doubts that each of them rests on."""
 
+    def __init__(self, roots: Iterable[Term]) -> None:
+        self.order: list[Term] = []
+        self.doubts: list[list[int]] = []
+        """Places of uncertain leaves, by their names: those that were made anew for each use are one doubt, and swing together."""
+        self.below: list[int] = []
+        """Which doubts are below a term, as the bits of a number."""
+        self._parts: list[tuple[int, ...]] = []
+        self._args: list[dict[str, int]] = []
+        self._at: dict[int, int] = {}
+        self._named: dict[str, int] = {}
+        self._in: list[int] = []
+        for root in roots:
+            self._append(root)
+        self._values: list[Num] = [term.value for term in self.order]
+        self._above: list[list[int]] = [[] for _ in self.doubts]
+        for place, below in enumerate(self.below):
+            left = below
+            while left:
+                lowest = left & -left
+                self._above[lowest.bit_length() - 1].append(place)
+                left ^= lowest
 
-def _append(term: Term, order: list[Term], parents: dict[int, list[Term]], seen: set[int]) -> None:
-    # No inner function that calls itself: it would keep all terms, with their arrays, until the garbage is collected.
-    if id(term) not in seen:
-        seen.add(id(term))
-        for _, part in term.args:
-            _append(part, order, parents, seen)
-            parents.setdefault(id(part), []).append(term)
-        order.append(term)
+    def _append(self, term: Term) -> int:
+        """The place of a term, which follows those of its parts."""
+        known = self._at.get(id(term))
+        if known is not None:
+            return known
+        parts = tuple([self._append(part) for _, part in term.args])
+        below = 0
+        for part in parts:
+            below |= self._in[part]
+        place = self._at[id(term)] = len(self.order)
+        self.order.append(term)
+        self._parts.append(parts)
+        self._args.append({key: part for (key, _), part in zip(term.args, parts, strict=True)} if below else {})
+        self.below.append(below)
+        if term.spread is not None:
+            doubt = self._named.setdefault(term.name, len(self.doubts))
+            if doubt == len(self.doubts):
+                self.doubts.append([])
+            self.doubts[doubt].append(place)
+            below |= 1 << doubt
+        self._in.append(below)
+        return place
 
-
-def _above(doubt: Iterable[Term], parents: Mapping[int, list[Term]]) -> list[Term]:
-    """Everything that rests on some terms, parts before what is made of them."""
-    made: list[Term] = []
-    seen: set[int] = set()
-    for leaf in doubt:
-        _rise(leaf, parents, made, seen)
-    made.reverse()
-    return made
-
-
-def _rise(term: Term, parents: Mapping[int, list[Term]], made: list[Term], seen: set[int]) -> None:
-    for parent in parents.get(id(term), ()):
-        if id(parent) not in seen:
-            seen.add(id(parent))
-            _rise(parent, parents, made, seen)
-            made.append(parent)
+    def ends(self, doubt: int, roots: Mapping[str, Term]) -> Iterator[dict[str, Num]]:
+        """The roots that an uncertain leaf moves, with the leaf at each of its ends."""
+        order, parts, args, known = self.order, self._parts, self._args, self._values
+        values = list(known)
+        for end in (0, 1):
+            moved: set[int] = set()
+            for place in self.doubts[doubt]:
+                spread = order[place].spread
+                if spread is not None:
+                    values[place] = spread[end]
+                    moved.add(place)
+            for place in self._above[doubt]:
+                made = order[place].formula
+                if made is None or moved.isdisjoint(parts[place]):
+                    continue
+                value = made.fn(**{key: values[part] for key, part in args[place].items()})
+                # What is hidden beside something longer moves nothing that rests on it.
+                if type(value) is not float or value != known[place]:
+                    values[place] = value
+                    moved.add(place)
+            yield {key: values[at] for key, root in roots.items() if (at := self._at[id(root)]) in moved}
+            for place in moved:
+                values[place] = known[place]

@@ -156,7 +156,7 @@ def cases(rows: Iterable[Row]) -> list[Case]:
             ask = serving_question(row.as_typed(), answered.card, answered.keep, answered.engine)
             estimate = answered.serve(ask)
             chip = library.target(ask.on).accelerator
-            family = chip.silicon or chip.family
+            family = chip.silicon if chip.silicon in PLAN else chip.family
             then = known_then(answered, ask.engine or "")
             family = family + then if family + then in PLAN else family
             for metric, measured, term in figures_of(row, estimate):

@@ -81,6 +81,14 @@ IDLE = ("silicon", "sparecores-vllm")
 """Of one request after another too, where nothing hides what the host does."""
 WHOLE = "2026-04-04"
 """The last day of SGLang's releases that issued passes with prompts kernel by kernel."""
+WHOLE_BATCHES = ("llm-inference-bench",)
+"""Whole batches of one prompt's length, on NVIDIA's chips."""
+PYTHON = "2025-02-20"
+"""The last day of vLLM's first engine, whose scheduler, inputs and sampler are Python between two steps."""
+STEP_OF_V0 = "host time of a step of the first engine"
+SEQUENCE_OF_V0 = "host time of a step of the first engine for each of its sequences"
+PAGE_OF_V0 = "host time of a step of the first engine for each page of its sequences' caches"
+JOINED_OF_V0 = "host time of a step of several ranks in the first engine"
 OFFLINE = ("tensorrt-llm-0.14-to-1.0", "tensorrt-llm-per-gpu")
 BATCHES = ("tensorrt-llm-0.5-to-0.9",)
 VECTOR = "products that a unit does in a clock in decode attention without matrix units, until 0.9"
@@ -90,9 +98,11 @@ PLAN: Mapping[str, Mapping[str, Parameter]] = {
         "sequence_host": Parameter(6e-6, 1.0, "tokens_per_s", OFFLINE, HOST, dense_alone=False),
         "2025-04-16.sequence_host": Parameter(1e-5, 1.0, "tokens_per_s", OFFLINE, f"{HOST}, in the last of C++", "2025-04-16"),
         "2024-11-01.sequence_host": Parameter(1e-5, 1.0, "tokens_per_s", OFFLINE, f"{HOST}, until 0.14", "2024-11-01"),
+        "2024-09-30.sequence_host": Parameter(1e-5, 1.0, "tokens_per_s", WHOLE_BATCHES, f"{HOST}, until 0.13", "2024-09-30"),
         "2025-08-04.sequence_host": Parameter(1e-5, 1.0, "tokens_per_s", OFFLINE, f"{HOST}, in PyTorch's first", "2025-08-04"),
         "2025-08-04.step_host": Parameter(1e-2, 1.0, "tokens_per_s", OFFLINE, STEP, "2025-08-04"),
         "2025-04-16.rank_wait": Parameter(2e-5, 1.0, "tokens_per_s", OFFLINE, WAIT, "2025-04-16"),
+        "2024-09-30.rank_wait": Parameter(2e-5, 1.0, "tokens_per_s", WHOLE_BATCHES, f"{WAIT}, until 0.13", "2024-09-30"),
         "2024-11-01.rank_wait": Parameter(2e-5, 1.0, "tokens_per_s", OFFLINE, f"{WAIT}, until 0.14", "2024-11-01"),
         "token_host": Parameter(2e-6, 1.0, "ttft_s", LOADED, READING, None, dense_alone=False, users=(64, 1 << 30)),
         "server_host": Parameter(2e-2, 1.0, "ttft_s", LOADED, f"{REQUEST}, of its server", None, dense_alone=False, users=(1, 8)),
@@ -114,6 +124,10 @@ PLAN: Mapping[str, Mapping[str, Parameter]] = {
     "vllm": {
         "request_host": Parameter(1e-2, 1.0, "ttft_s", IDLE, REQUEST, None, dense_alone=False, users=(1, 8)),
         "token_host": Parameter(2e-6, 0.5, "ttft_s", IDLE, READING, None, dense_alone=False, users=(1, 8)),
+        f"{PYTHON}.step_host": Parameter(2e-3, 0.5, "tokens_per_s", WHOLE_BATCHES, STEP_OF_V0, PYTHON),
+        f"{PYTHON}.sequence_host": Parameter(5e-5, 0.5, "tokens_per_s", WHOLE_BATCHES, SEQUENCE_OF_V0, PYTHON),
+        f"{PYTHON}.page_host": Parameter(3e-7, 0.5, "tokens_per_s", WHOLE_BATCHES, PAGE_OF_V0, PYTHON),
+        f"{PYTHON}.joined_host": Parameter(1e-3, 0.5, "tokens_per_s", WHOLE_BATCHES, JOINED_OF_V0, PYTHON),
     },
 }  # fmt: skip
 """What is fitted of each engine."""

@@ -47,6 +47,8 @@ ENGINES = {"tensorrt": "tensorrt-llm", "huggingface": "torch-eager"}
 """First words of engine names that are not the name of a profile."""
 CLOSED = ("fixed-batch", "single-stream")
 """Ways of measuring in which the batch is what was set; under load it is what the engine makes of the demand."""
+SERVED_WITH = ("cached_share", "max_sequences", "max_batched_tokens", "recv_interval")
+"""What a row may say of its server and of the prompts that it had seen before, as the options of `gpuplan serve`."""
 SAME = 0.02
 """Rates this close are of the same time."""
 _MEMORY_SAID = re.compile(r"(\S+) \((\d+) ?GB\b")
@@ -97,6 +99,7 @@ def serving_ask(
     said |= {} if output is None else {"output": max(int(output), 1)}
     said |= {"weights": weights_of(row), "kv_cache": None if kv is None else typed(kv)}
     said |= {**load, **{name: value for name, value in settings_of(row).items() if said.get(name) is None}}
+    said |= {name: run[name] for name in SERVED_WITH if run.get(name) is not None and said.get(name) is None}
     return ServeAsk(
         model=keep(card), on=f"{chips}x{_accelerator(row)}", engine=engine, batch=batch, tp=tp,
         pp=pp or _stages(row, chips, engine, knows), dp=dp if dp > 1 else None, ep=run["ep"] if (run.get("ep") or 1) > 1 else None,
@@ -263,7 +266,9 @@ def load_of_row(row: Row) -> dict[str, Any]:
     if not prompt or not output:
         raise Skip("the row does not say how long its requests are")
     load: dict[str, Any] = {"rate": float(per_s)} if not isinstance(users, int) and per_s is not None else {"concurrency": users}
-    if "concurrency" in load:
+    if "rate" in load:
+        load |= {} if run.get("num_requests") is None else {"requests": int(run["num_requests"])}
+    else:
         requests = run.get("num_requests")
         if requests is None and client is not None and isinstance(users, int):
             requests = client.requests_of_user * users
@@ -287,7 +292,7 @@ def figures_of(row: Row, made: Estimate) -> Iterator[tuple[Metric, float, Term]]
     each = first("output_tokens_per_s_per_accelerator")
     if whole is None and each is not None:
         whole = each * _chips(row)
-    if whole is not None:
+    if whole is not None and not _keeps_up(row, made):
         yield "throughput", whole, _rate(row, made, whole, step)
     if (prompts := first("prompt_tokens_per_s")) is not None and "batch_prefill_s" in figures:
         yield "prefill", prompts, _prompt_rate(row, made)
@@ -301,6 +306,11 @@ def figures_of(row: Row, made: Estimate) -> Iterator[tuple[Metric, float, Term]]
     if step is not None:
         # Where nothing but answers is written, no prompt comes between two tokens.
         yield "tpot", step * 1e-3, figures["itl_s" if row.run.get("mode") == "single-stream" else "tpot_s"]
+
+
+def _keeps_up(row: Row, made: Estimate) -> bool:
+    """Whether all requests of a rate are served as they come: then what a second brings is asked for, not estimated."""
+    return "rate" in load_of_row(row) and "ttft_s" in made.figures
 
 
 def _sequences(row: Row) -> Term | None:

@@ -34,7 +34,8 @@ NUMBERS = {
     "run": (
         "seq_len", "global_batch", "micro_batch", "grad_accum", "per_device_batch", "local_batch", "batch_per_dp", "tp", "pp", "dp",
         "cp", "ep", "vpp", "lora_rank", "input_len", "output_len", "concurrency", "max_context", "max_sequences",
-        "max_batched_tokens", "steps", "frames", "memory_utilization", "page_tokens", "adapters", "adapter_rank",
+        "max_batched_tokens", "steps", "documents", "frames", "memory_utilization", "page_tokens", "adapters", "adapter_rank",
+        "request_rate", "cached_share",
     ),
     "measured": (
         "tokens_per_s_per_accelerator", "tokens_per_s_total", "step_time_s", "samples_per_s", "samples_per_s_total",
@@ -44,8 +45,8 @@ NUMBERS = {
     ),
 }  # fmt: skip
 """What must be a number where a row has it."""
-SHARES = ("mfu", "hfu")
-WHOLE = ("count", "per_node", "tp", "pp", "dp", "cp", "ep", "vpp", "seq_len", "lora_rank")
+SHARES = ("mfu", "hfu", "cached_share")
+WHOLE = ("count", "per_node", "tp", "pp", "dp", "cp", "ep", "vpp", "seq_len", "lora_rank", "documents")
 SWITCHES = ("compile", "sequence_parallel", "fp8_attention")
 """What of a run must be true or false where a row says it."""
 NETWORKS = ("inter_node",)

@@ -86,6 +86,7 @@ def training_ask(
     asked = TrainAsk(
         model=keep(card), on=_machine(row, chips), engine=named,
         seq_len=int(run["seq_len"]) if run.get("seq_len") else None,
+        documents=int(run["documents"]) if run.get("documents") else None,
         **batch, **degrees, **_schedule(run), **_grouped(row, _sharding(row)), **_recompute(row, card), **adapters_of(row),
         precision=_precision(row), optimizer=_optimizer(row), compiled=None if stands_in else run.get("compile"),
         sequence_parallel=run.get("sequence_parallel") if isinstance(run.get("sequence_parallel"), bool) else None,

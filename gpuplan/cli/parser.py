@@ -49,12 +49,11 @@ def usage_problem(error: Any, words: list[str]) -> Problem:
     page = f"`{ctx.command_path if ctx is not None else named} --help` shows what it takes"
     if kind == "NoSuchOption":
         known = [flag for param in ctx.command.get_params(ctx) for flag in (*param.opts, *param.secondary_opts)] if ctx else []
-        from gpuplan.plan.ask_goal import GOALS
-        from gpuplan.plan.read import elsewhere
+        from gpuplan.plan.other_words import meant
 
-        key = error.option_name.lstrip("-").replace("-", "_")
-        asked = ASKS.get(words[0]) if words else None
-        hint = elsewhere(key, asked or GOALS.get(" ".join(words[:2]))) or did_you_mean(error.option_name, known) or page
+        keys = [flag.lstrip("-").replace("-", "_") for flag in known]
+        task = ctx.command_path.removeprefix("gpuplan").strip() if ctx is not None else ""
+        hint = meant(error.option_name, keys, task) or did_you_mean(error.option_name, known) or page
         return Problem("usage.no-such-option", f"no option `{error.option_name}`", hint)
     param = getattr(error, "param", None)
     if kind == "MissingParameter" and param is not None:
@@ -66,8 +65,8 @@ def usage_problem(error: Any, words: list[str]) -> Problem:
         names = ctx.command.list_commands(ctx)
         wrong = next((word for word in words if not word.startswith("-") and word not in (*names, *ctx.command_path.split())), "")
         return Problem("usage.no-such-command", f"no command `{wrong}`", did_you_mean(wrong, names) or _meant(words) or page)
-    if kind == "UsageError" and words and words[0] in ASKS and (meant := _meant(words)):
-        return Problem("usage.wrong", _sentence(error.format_message()), meant)
+    if kind == "UsageError" and words and words[0] in ASKS and (command := _meant(words)):
+        return Problem("usage.wrong", _sentence(error.format_message()), command)
     return Problem("usage.wrong", _sentence(error.format_message()), page)
 
 

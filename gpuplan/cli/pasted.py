@@ -10,6 +10,8 @@ from gpuplan.errors import GpuplanError
 
 _WORD = re.compile(r"[\w.:/@+-]*\w")
 _COUNT = re.compile(r"(\d{1,4})\s*x?")
+_COUNTED = re.compile(r"(?<!\S)(\d{1,4}x)(?=[a-z]|\d{3})")
+"""The number in front of a machine: `8xh100`, and not `8x7b`."""
 _LONGEST = 5
 """So many words a name may have: `rtx pro 6000 blackwell workstation`."""
 _VERBS = (
@@ -34,7 +36,7 @@ def command_meant(words: Sequence[str]) -> str:
     'gpuplan train llama-3.1-8b --on rtx-4090 --lora 16'
     """
     text = " ".join(words).lower()
-    said = [_NUMBERS.get(word, word) for word in _WORD.findall(text)]
+    said = [_NUMBERS.get(word, word) for word in _WORD.findall(_COUNTED.sub(r"\1 ", text))]
     with suppress(GpuplanError):
         model, rest = _named(said, _models())
         place, _ = _named(rest, _places(), counted=True)

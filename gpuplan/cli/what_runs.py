@@ -33,8 +33,9 @@ def run(text: list[str] | None, **given: Any) -> None:
     """Answer on standard output and end with the exit code."""
     from gpuplan.cli.answer import form_of, judge, put, read_requirement
     from gpuplan.cli.complaint import complain
+    from gpuplan.cli.pasted import command_meant
     from gpuplan.cli.report import put_report, refuse
-    from gpuplan.errors import Problem
+    from gpuplan.errors import Problem, UsageError
     from gpuplan.plan.read import question
     from gpuplan.render import what_runs as render
     from gpuplan.render.report.planned import of_what_runs
@@ -44,6 +45,8 @@ def run(text: list[str] | None, **given: Any) -> None:
     form = form_of(given)
     said = read_requirement(given)
     refuse(given)
+    if not given["on"] and (meant := command_meant([*(text or ())])):
+        raise UsageError(Problem("usage.missing", "--on is missing: what should it run on?", f"such as `{meant}`"))
     asked = question(WhatRunsAsk, {key: value for key, value in given.items() if key not in (*FORMS, "html", "require")})
     found = what_runs(asked, Library.shared(asked.specs, calibrated=bool(asked.calibrated)), text or ())
     put_report(given, lambda: of_what_runs(found))

@@ -9,7 +9,7 @@ from gpuplan.formulas.basic import product, repeated_bytes, share, smaller
 from gpuplan.formulas.memory import alone_bytes, chunk_gradient_bytes, excess_bytes, logits_bytes, split_or_whole_bytes, state_bytes
 from gpuplan.formulas.training import between_ranks
 from gpuplan.num import any_true
-from gpuplan.plan.precision import byte
+from gpuplan.plan.precision import QUANTISED_IN_PLACE, byte
 from gpuplan.plan.train import TrainPlan
 from gpuplan.specs.engine_training import TrainingProfile
 from gpuplan.specs.quantity import Sourced
@@ -22,6 +22,7 @@ BOTH_ENDS = Term(
     "work.dualpipe_stages", 2.0, "1",
     Source("paper", "DeepSeek-V3 Technical Report", "https://arxiv.org/abs/2412.19437", "table 2: DualPipe, parameters 2x"),
 )  # fmt: skip
+BOTH_BATCHES = Term("work.held_logits", 2.0, "1", Source("definition", "those of the last micro-batch and of this one"))
 _EIGHTH = Term("work.chunked_logits", 1 / 8, "1", Source("assumed", "the loss runs over eight chunks, as torchtune's does"))
 
 
@@ -80,11 +81,34 @@ def transient_bytes(
                 f"{at}.head_gradient", params=work.largest_edge, element=recipe.gradient, ranks=work.dense_ranks
             )
             logits = total(f"{at}.logits_and_gradients", {"logits": logits, "gradients": adding})
+    if plan.tuning.base_weights in QUANTISED_IN_PLACE:
+        found |= _of_quantised(at, subject, profile, work, recipe, stage)
     if plan.parallel.schedule == "dualpipe":
         # The head runs for every other micro-batch, but then its logits are all there.
         logits = repeated_bytes.term(f"{at}.logits_of_one_end", count=BOTH_ENDS, size=logits)
     found["logits"] = logits if alone(stage.head) else repeated_bytes.term(f"{at}.logits_here", count=stage.head, size=logits)
     return found
+
+
+def _of_quantised(
+    at: str, subject: Subject, profile: TrainingProfile, work: TrainingWork, recipe: RecipeTerms, stage: Stage
+) -> dict[str, Term]:  # fmt: skip
+    """As logits are made: a head that is widened for that, and what the graph of the last micro-batch holds until they are."""
+    parts = {
+        "logits": logits_bytes.term(
+            f"{at}.logits_of_two", tokens=work.tokens, vocab=work.vocab, element_bytes=recipe.gathered, copies=BOTH_BATCHES
+        )
+    }
+    if profile.adapters.head is not None:
+        wide = subject.habit("widened_head", profile.adapters.head)
+        parts["head"] = repeated_bytes.term(f"{at}.widened_head", count=work.largest_edge, size=wide)
+    if profile.loss.graph == "held" and not any(block.recomputed_kept is not None for block in work.blocks.values()):
+        parts |= {
+            key: repeated_bytes.term(f"{at}.held_inputs.{key}", count=stage.layers[key], size=block.multiplied)
+            for key, block in work.blocks.items()
+            if block.multiplied is not None
+        }
+    return {"making_logits": total(f"{at}.making_logits", parts)} if len(parts) > 1 else {}
 
 
 def _logits(name: str, subject: Subject, work: TrainingWork, alive: Sourced | None) -> Term:

@@ -42,8 +42,11 @@ class AtOnce(Record, kw_only=True):
     """Mean time of an output token."""
 
 
-def running_at_once(model: ServingModel, full: Full, rate: Term) -> AtOnce:
-    """The sequences that run at once at a rate of requests to each replica: as many as come in the time that so many take."""
+def running_at_once(model: ServingModel, full: Full, rate: Term, *, of: str = "") -> AtOnce:
+    """The sequences that run at once at a rate of requests to each replica: as many as come in the time that so many take.
+
+    `of` begins the names of its terms, where a question is solved more than once.
+    """
     room, output = full.places, model.subject.plan("output", model.plan.output)
 
     def token(name: str, at: Term, step: ServingPhase, growth: Term, beside: Prompts) -> Term:
@@ -67,18 +70,18 @@ def running_at_once(model: ServingModel, full: Full, rate: Term) -> AtOnce:
         return smaller.term(f"{name}.running", a=found, b=room), growth, slope
 
     # Steps grow ever less with more sequences: the line from few to all places lies below them, and each next one is nearer.
-    running, growth, slope = solved("rough", ONE, step_of(model, "decode_one", ONE), full.prompts)
-    for name in ("near", "nearer"):
+    running, growth, slope = solved(f"{of}rough", ONE, step_of(model, f"{of}decode_one", ONE), full.prompts)
+    for name in (f"{of}near", f"{of}nearer"):
         at = larger.term(f"{name}.rows", a=running, b=ONE)
-        step = step_of(model, f"decode_{name}", at)
+        step = step_of(model, f"{of}decode_{name.removeprefix(of)}", at)
         prompts = prompts_beside(model, running, step, at=f"{name}_")
         running, growth, slope = solved(name, at, step, prompts)
-    rows = larger.term("load.rows_at_once", a=running, b=ONE)
-    decode = step_of(model, "decode", rows)
+    rows = larger.term(f"{of}load.rows_at_once", a=running, b=ONE)
+    decode = step_of(model, f"{of}decode", rows)
     if by_turns(model):
-        none = Term("load.no_more", 0.0, "s", SOLVED)
-        tpot = token("tpot", ONE, decode, none, prompts)
+        none = Term(f"{of}load.no_more", 0.0, "s", SOLVED)
+        tpot = token(f"{of}tpot", ONE, decode, none, prompts)
     else:
-        beside = queue.added_beside.term("load.added_beside", added=prompts.added, at=at, slope=slope, rows=rows)
-        tpot = queue.token_at_rate.term("tpot", step=decode.seconds, rate=rate, added=beside)
+        beside = queue.added_beside.term(f"{of}load.added_beside", added=prompts.added, at=at, slope=slope, rows=rows)
+        tpot = queue.token_at_rate.term(f"{of}tpot", step=decode.seconds, rate=rate, added=beside)
     return AtOnce(running=running, growth=growth, decode=decode, prompts=prompts, token=tpot)

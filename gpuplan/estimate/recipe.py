@@ -26,6 +26,9 @@ _SECOND = Term(
     Source("paper", "Decoupled Weight Decay Regularization", "https://arxiv.org/abs/1711.05101", "algorithm 2: two moments"),
 )  # fmt: skip
 
+_SHARDS_WEIGHTS = 3
+"""The stage of ZeRO that shares weights, as FSDP does."""
+
 
 def training_profile(engine: Engine) -> TrainingProfile:
     """How an engine trains.
@@ -37,6 +40,15 @@ def training_profile(engine: Engine) -> TrainingProfile:
         hint = "leave --engine out and the usual one is taken; others that train are `megatron-lm` and `fsdp`"
         raise UsageError(Problem("engine.no-training", f"the engine `{engine.id}` does not train", hint))
     return engine.training
+
+
+def prepared_for_few_bits(plan: TrainPlan) -> bool:
+    """Whether what quantisation leaves as it is is cast before training, and hidden states with it.
+
+    It is where frozen weights are quantised as they are loaded, unless ranks share them: TRL and PEFT leave a sharded model as it
+    is (TRL, models/utils.py, prepare_peft_model: `is_qlora and not is_sharded_qlora`).
+    """
+    return plan.tuning.base_weights in QUANTISED_IN_PLACE and plan.parallel.zero_stage < _SHARDS_WEIGHTS
 
 
 def _narrow_gradients(plan: TrainPlan) -> bool:
@@ -113,11 +125,9 @@ class RecipeTerms(Record):
         frozen = byte("recipe.frozen_bytes", base.bytes_per_value, base.source)
         kept = frozen
         if base.quantised:
-            kept = (
-                byte("recipe.unquantised_bytes", 2.0)
-                if profile.adapters.unquantised is None
-                else subject.habit("unquantised", profile.adapters.unquantised)
-            )
+            shared = plan.tuning.base_weights in QUANTISED_IN_PLACE and not prepared_for_few_bits(plan)
+            wide = None if shared else profile.adapters.unquantised
+            kept = byte("recipe.unquantised_bytes", 2.0) if wide is None else subject.habit("unquantised", wide)
         if plan.tuning.base_weights == "fp32" and plan.precision != "fp32" and plan.recompute != "full":
             # Autograd keeps the 16-bit copy that each matmul was given.
             frozen = kept = total("recipe.frozen_and_cast", {"frozen": frozen, "cast": byte("recipe.cast_bytes", 2.0)})

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 from math import inf
-from typing import Literal
+from typing import Any, Literal, Self
 
 from gpuplan.errors import ImpossibleError, Note, Problem
 from gpuplan.physics import OF_PEAK, PART, SHARES, SIGNED, impossible
@@ -153,6 +153,18 @@ class Estimate(Record):
                 made[key] = made[key][0], max(min(made[key][1], made[most][1]), float(self.figures[key].value))
         endless = any(made[key][1] >= 1.0 for key in self.filled if key in made)
         return {key: (low, inf) if endless and _WAITS.match(key) else (low, high) for key, (low, high) in made.items()}
+
+    def replaced(self, **changes: Any) -> Self:
+        """The same with some fields changed, and with its ranges where none of what they are made of is."""
+        made = super().replaced(**changes)
+        if "ranges" in self.__dict__ and changes.keys().isdisjoint(("figures", "bounds", "filled")):
+            made.__dict__["ranges"] = self.ranges
+        return made
+
+    def surely_bounded(self) -> bool:
+        """Whether no doubt fills what must not be full, even if physics held none of it back; told sooner than ranges."""
+        every = (interval({key: self.figures[key]})[key][1] for key in self.filled if key in self.figures)
+        return all(high < 1.0 - _ROUNDING for high in every)
 
     def no_bound(self, key: str) -> str:
         """Why a figure has no high end; nothing where it has one."""

@@ -327,7 +327,7 @@ class ServingModel(Record, kw_only=True):
             hidden_passes=serve.hidden_passes, activation_passes=serve.activation_passes, kernels=serve.kernels,
             source=self.source(), source_beams=self.beams() if self.profile.beams_share_source else None,
         )  # fmt: skip
-        made = self.phase(name, self._pass(name, shape, tokens), tokens, None, answered=rows)
+        made = self.phase(name, self._pass(name, shape, tokens), tokens, None, answered=rows, groups=shape.groups)
         return made if drafter is None else drafted(self, name, made, rows, drafter)
 
     def drafter(self) -> Drafter | None:
@@ -365,7 +365,7 @@ class ServingModel(Record, kw_only=True):
         head_rows = total(f"{name}.head_rows", rows) if rows else tokens
         answered = head_rows if rows else None
         return hidden(self, name, self.phase(
-            name, self._pass(name, shape, head_rows), tokens, None, residual, answered, reads=bool(read)
+            name, self._pass(name, shape, head_rows), tokens, None, residual, answered, reads=bool(read), groups=groups,
         ))  # fmt: skip
 
     def _pass(self, name: str, shape: Pass, head_rows: Term, encoded: Pass | None = None) -> PassWork:
@@ -388,12 +388,12 @@ class ServingModel(Record, kw_only=True):
 
     def phase(
         self, name: str, work: PassWork, rows: Term, passes: Term | None, residual: Term | None = None,
-        answered: Term | None = None, *, reads: bool = False,
+        answered: Term | None = None, *, reads: bool = False, groups: tuple[Group, ...] = (),
     ) -> ServingPhase:  # fmt: skip
         """The time of passes of `rows` tokens by kind of work; `passes` repeats all but attention, which sees each token once.
 
         `residual` is measured over counted time; None: that of a prefill where there are `passes`, or else of a decode step.
-        `reads`: there are prompts in it, as in all passes of a prefill.
+        `reads`: there are prompts in it, as in all passes of a prefill. `groups` are those of a step.
         `answered` are the sequences of a step that get a token; None: those of a prefill, whose requests' host time is counted.
         """
         hw = self.subject.hw
@@ -427,7 +427,7 @@ class ServingModel(Record, kw_only=True):
             self, name, waits, work, rows, total(f"{name}.busy", parts), answered, reads=reads
         )  # fmt: skip
         parts["host"] = step_host(self, f"{name}.host" if passes is None else f"{name}.pass.host", work, decodes=passes is None)
-        parts |= answering(self, name, answered) | copied(self, name, decodes=not reads)
+        parts |= answering(self, name, answered, groups) | copied(self, name, decodes=not reads)
         if residual is None:
             of = "decode" if passes is None else "prefill"
             residual = self.subject.habit(f"{of}_residual", getattr(self.profile, f"{of}_residual"))

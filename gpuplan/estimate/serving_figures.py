@@ -7,6 +7,7 @@ from gpuplan.estimate.drafting import drafted_figures
 from gpuplan.estimate.images import image_figures
 from gpuplan.estimate.least_work import shares_of_peak
 from gpuplan.estimate.pins import as_set
+from gpuplan.estimate.rate_run import run_at_rate
 from gpuplan.estimate.serving import ServingModel, ServingPhase
 from gpuplan.estimate.serving_memory import ServingMemory
 from gpuplan.estimate.speech import speech_figures
@@ -131,8 +132,11 @@ def _loaded_figures(model: ServingModel, memory: ServingMemory, load: Load) -> S
     """The figures of a plan under a load; where more comes than its replicas keep, of replicas that are always full."""
     subject = model.subject
     full = None if load.rate is None else when_full(model, memory)
-    over = full is not None and load.rate is not None and not agreed(full.most.value > load.rate)
-    found = None if over else under_load(model, memory, load, full)
+    over = full is not None and load.rate is not None and load.requests is None and not agreed(full.most.value > load.rate)
+    if full is not None and load.requests is not None:
+        found: UnderLoad | None = run_at_rate(model, memory, load, full)
+    else:
+        found = None if over else under_load(model, memory, load, full)
     model = model.replaced(serve=model.serve.replaced(batch=memory.running))
     own = saturated(model, full) if found is None and full is not None else {} if found is None else found.figures
     chips = subject.accelerators()

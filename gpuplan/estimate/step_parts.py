@@ -9,13 +9,13 @@ from gpuplan.estimate.attention_ranks import told_by_ranks
 from gpuplan.estimate.pricing import alone, in_turn, priced
 from gpuplan.formulas import inference as form
 from gpuplan.formulas.attention_kernels import seconds_up_to
-from gpuplan.formulas.basic import difference, product, remaining_seconds, repeated_bytes, repeated_seconds
+from gpuplan.formulas.basic import difference, product, remaining_seconds, repeated_bytes, repeated_seconds, share
 from gpuplan.formulas.memory import tensor_bytes
 from gpuplan.models.mixers import Attention, Compressed, GatedDelta, Mla, SparseMla, StateSpace
 from gpuplan.plan.precision import byte
 from gpuplan.term import DEFINITION, Source, Term, total
 from gpuplan.work import Collective, Stream, WorkItem
-from gpuplan.workload.context import ONE
+from gpuplan.workload.context import ONE, Group
 from gpuplan.workload.program import OVER_SEQUENCES, LayerProgram, Part
 from gpuplan.workload.serving import PassWork
 from gpuplan.workload.stages import fullest_stage
@@ -41,6 +41,11 @@ def step_host(model: ServingModel, name: str, work: PassWork, *, decodes: bool) 
     """
     each, parts = model.profile.rank_wait, {"step": model.subject.habit("step_host", model.profile.step_host)}
     parts |= told_by_ranks(model, name)
+    joined = model.profile.joined_host
+    if decodes and joined is not None and not alone(model.serve.tp):
+        parts["joined"] = form.joined_seconds.term(
+            f"{name}.joined", ranks=model.serve.tp, each=model.subject.habit("joined_host", joined)
+        )
     if decodes and each is not None and not alone(model.serve.tp):
         layers = total(f"{name}.layers", dict(work.counts))
         parts["tensor_ranks"] = form.ranks_wait_seconds.term(
@@ -49,13 +54,22 @@ def step_host(model: ServingModel, name: str, work: PassWork, *, decodes: bool) 
     return parts["step"] if len(parts) == 1 else total(name, parts)
 
 
-def answering(model: ServingModel, name: str, rows: Term | None) -> dict[str, Term]:
-    """Host time of a step for each of the sequences that get a token; nothing where the engine has none."""
-    each = model.profile.sequence_host
-    if each is None or rows is None:
-        return {}
-    waited = model.subject.habit("sequence_host", each)
-    return {"sequences": repeated_seconds.term(f"{name}.sequences", count=rows, seconds=waited)}
+def answering(model: ServingModel, name: str, rows: Term | None, groups: Sequence[Group] = ()) -> dict[str, Term]:
+    """Host time of a step for each of the sequences that get a token, and each page of those in `groups` that decode.
+
+    Nothing where the engine has none.
+    """
+    each, page, parts = model.profile.sequence_host, model.profile.page_host, dict[str, Term]()
+    if each is not None and rows is not None:
+        waited = model.subject.habit("sequence_host", each)
+        parts["sequences"] = repeated_seconds.term(f"{name}.sequences", count=rows, seconds=waited)
+    decoding = {f"group_{at}": one for at, one in enumerate(groups) if one.decodes}
+    if page is not None and decoding:
+        cached = {key: product.term(f"{name}.{key}.cached", a=one.sequences, b=one.kv_len) for key, one in decoding.items()}
+        size = model.subject.habit("page_tokens", model.profile.page_tokens)
+        pages = share.term(f"{name}.cached_pages", amount=total(f"{name}.cached_tokens", cached), ways=size)
+        parts["pages"] = repeated_seconds.term(f"{name}.pages", count=pages, seconds=model.subject.habit("page_host", page))
+    return parts
 
 
 def stage_wait(model: ServingModel, name: str, layers: Mapping[str, Sequence[tuple[str, Term]]], whole: Term) -> Term:

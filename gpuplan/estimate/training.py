@@ -12,7 +12,7 @@ from gpuplan.estimate.input import Supply, input_terms, slowed
 from gpuplan.estimate.long_run import Run, run_figures
 from gpuplan.estimate.model_flop import model_flop
 from gpuplan.estimate.pins import as_set
-from gpuplan.estimate.recipe import RecipeTerms, training_profile
+from gpuplan.estimate.recipe import RecipeTerms, prepared_for_few_bits, training_profile
 from gpuplan.estimate.recomputed import recomputed_flop
 from gpuplan.estimate.step_pricer import StepPricer
 from gpuplan.estimate.subject import Subject, WorkSubject
@@ -24,8 +24,10 @@ from gpuplan.formulas.experts import padded_load
 from gpuplan.formulas.pipeline import micro_batches
 from gpuplan.formulas.training import step_tokens
 from gpuplan.machine.hardware import Hardware
+from gpuplan.models.architecture import Architecture
+from gpuplan.models.count import ParamCount
 from gpuplan.plan.parallelism import Parallelism
-from gpuplan.plan.precision import QUANTISED_IN_PLACE, RECIPES, byte
+from gpuplan.plan.precision import RECIPES, byte
 from gpuplan.plan.remat import policy_of, remat_of
 from gpuplan.plan.train import Manner, TrainPlan
 from gpuplan.plan.words import AttentionKernel
@@ -239,6 +241,7 @@ def step_work(
     activation = byte("recipe.activation_bytes", names.activation, names.source)
     narrow = {"fp8": 1.0, "int8": 1.0, "fp4": 0.5 + 1 / 16}.get(names.matmul)
     operand = byte("recipe.operand_bytes", narrow or names.activation, names.source)
+    habits = habits_of(subject, profile, remakes_attention=remakes_attention, prepared=prepared_for_few_bits(plan))
     types = Types(
         matmul=names.matmul,
         attention="bf16" if narrow else names.matmul,
@@ -246,18 +249,18 @@ def step_work(
         operand=operand,
         weight=operand,
         kv=activation,
+        streamed=habits.stream,
     )
+    arch, counts = own_head(subject, profile)
     work = training_work(
-        subject.arch,
-        subject.counts,
+        arch,
+        counts,
         leaves,
         plan,
         step=step,
         types=types,
         once_a_node=profile.experts.dispatch == "once-a-node",
-        habits=habits_of(
-            subject, profile, remakes_attention=remakes_attention, quantised=plan.tuning.base_weights in QUANTISED_IN_PLACE
-        ).replaced(padded=padding_of(subject, plan, profile, leaves)),
+        habits=habits.replaced(padded=padding_of(subject, plan, profile, leaves)),
         kv_heads=subject.engine.kv_heads,
         mtp_from=subject.origins.get("mtp", USER),
         leftover=profile.leftover_layers,
@@ -283,27 +286,37 @@ def padding_of(subject: WorkSubject, plan: TrainPlan, profile: TrainingProfile, 
 
 
 def habits_of(
-    subject: WorkSubject, profile: TrainingProfile, *, remakes_attention: bool, quantised: bool = False
+    subject: WorkSubject, profile: TrainingProfile, *, remakes_attention: bool, prepared: bool = False
 ) -> KeepingHabits:  # fmt: skip
-    """What the engine keeps for the backward pass beyond what mathematics needs; `quantised`: frozen weights are, as they load."""
+    """What the engine keeps for the backward pass beyond what mathematics needs; `prepared`: as frozen weights of few bits want."""
     given = {
         "norm": profile.kept_norm, "gate": profile.kept_gate, "attention": profile.attention.kept
     }  # fmt: skip
     found = {name: subject.habit(f"kept_{name}", value) for name, value in given.items() if value is not None}
     if profile.attention.working is not None:
         found["working"] = subject.habit("score_at_work", profile.attention.working)
-    if quantised and profile.adapters.unquantised is not None:
+    if prepared and profile.adapters.unquantised is not None:
         wide = subject.habit("unquantised", profile.adapters.unquantised)
         found |= {"stream": wide} if wide.value > RECIPES["bf16"].activation else {}
+    if profile.adapters.dropout is not None:
+        found["dropout"] = subject.habit("kept_by_dropout", profile.adapters.dropout)
     biases = {"up_bias": profile.experts.up_bias, "down_bias": profile.experts.down_bias}
     found |= {name: subject.habit(f"expert_{name}", value) for name, value in biases.items() if value is not None}
     return KeepingHabits(
-        **found, repeats_heads=profile.attention.heads == "repeated",
+        **found, repeats_heads=profile.attention.heads == "repeated", product_stays=profile.attention.parts == "of-product",
         remakes_attention=remakes_attention,
         inputs_apart=profile.tensor.inputs != "shared", inputs_copied=profile.tensor.inputs == "copied",
         whole_edges=profile.tensor.edges == "whole",
         hands_parts=profile.tensor.handed == "in-parts",
     )  # fmt: skip
+
+
+def own_head(subject: WorkSubject, profile: TrainingProfile) -> tuple[Architecture, ParamCount]:
+    """The model as the engine loads it: a head that is tied to the embedding may be a matrix of its own."""
+    arch, counts = subject.arch, subject.counts
+    if profile.tied == "shared" or not arch.tied or counts.head is not None:
+        return arch, counts
+    return arch.replaced(tied=False), counts.replaced(head=counts.embedding)
 
 
 def _rates(

@@ -25,7 +25,7 @@ from gpuplan.formulas.memory import (
 from gpuplan.formulas.pipeline import chunk_bytes
 from gpuplan.formulas.training import between_ranks, summed_gradient_bytes
 from gpuplan.num import all_true, any_true
-from gpuplan.plan.precision import byte
+from gpuplan.plan.precision import QUANTISED_IN_PLACE, byte
 from gpuplan.plan.train import TrainPlan
 from gpuplan.record import Record, replace
 from gpuplan.specs.engine_training import TrainingProfile
@@ -295,7 +295,8 @@ def _states(
     if recipe.frozen is not None:
         shards = work.dense_shards if zero == 3 else ONE
         if "params" not in plan.saving.offload:
-            made["frozen"] = _frozen(at, work, recipe, stage, shards=shards)
+            head = profile.adapters.head is not None and plan.tuning.base_weights in QUANTISED_IN_PLACE
+            made["frozen"] = _frozen(at, work, recipe, stage, shards=shards, head=head)
             kinds = _beside_edges(f"{at}.adapters", trained, recipe, recipe.weight)
             sizes = {
                 kind: state_bytes.term(
@@ -351,15 +352,23 @@ def _beside_edges(at: str, trained: StageParams, recipe: RecipeTerms, element: T
     return {"dense": (thin, element), "edges": (trained.edges, recipe.edge_weight)}
 
 
-def _frozen(at: str, work: TrainingWork, recipe: RecipeTerms, stage: Stage, *, shards: Term) -> Term:
-    """Weights that are not trained: matrices of the layers as they are quantised, embedding and head as they are left."""
+def _frozen(at: str, work: TrainingWork, recipe: RecipeTerms, stage: Stage, *, shards: Term, head: bool) -> Term:
+    """Weights that are not trained: matrices of the layers as they are quantised, embedding and head as they are left.
+
+    `head`: the head is quantised too.
+    """
     params = work.params[stage.place]
     element, kept = recipe.frozen or recipe.weight, recipe.unquantised or recipe.weight
     layers = params.dense
     sizes: dict[str, Term] = {}
     if params.edges is not None:
         layers = difference.term(f"{at}.frozen_layers", whole=params.dense, part=params.edges)
-        sizes["edges"] = state_bytes.term(f"{at}.frozen.edges", params=params.edges, bytes_per_param=kept, shards=shards)
+        edges = params.edges
+        if head and stage.head is not None:
+            ends = product.term(f"{at}.frozen_head", a=work.largest_edge, b=stage.head)
+            edges = difference.term(f"{at}.frozen_embedding", whole=edges, part=ends)
+            sizes["head"] = state_bytes.term(f"{at}.frozen.head", params=ends, bytes_per_param=element, shards=shards)
+        sizes["edges"] = state_bytes.term(f"{at}.frozen.edges", params=edges, bytes_per_param=kept, shards=shards)
     sizes["layers"] = state_bytes.term(f"{at}.frozen.layers", params=layers, bytes_per_param=element, shards=shards)
     if params.experts is not None:
         sizes["experts"] = state_bytes.term(f"{at}.frozen.experts", params=params.experts, bytes_per_param=element, shards=shards)

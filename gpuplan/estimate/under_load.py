@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from gpuplan.estimate.serving import ServingModel, ServingPhase
 
 EVEN = Source("definition", "all are as long unless a spread is given")
+STARTED = Source("definition", "if it fits: an engine without room for a sequence does not start")
 EVEN_LOOP = Source("definition", "as many run at all times, but for those in front of their first token")
 
 
@@ -100,7 +101,9 @@ def places(model: ServingModel, memory: ServingMemory) -> Term:
         room = memory.max_sequences
     else:
         room = form.whole_sequences.term("load.room", pool=memory.pool, each=held(model))
-    return smaller.term("load.places", a=memory.limit, b=larger.term("load.some_room", a=room, b=ONE))
+    expected = Term("load.expected_room", room.value, "1", STARTED)
+    some = queue.some_room.term("load.some_room", room=room, expected=expected)
+    return smaller.term("load.places", a=memory.limit, b=some)
 
 
 def held(model: ServingModel) -> Term:
@@ -181,12 +184,12 @@ def _closed(model: ServingModel, memory: ServingMemory, load: Load) -> UnderLoad
     later = queue.later_seconds.term("load.later", output=output, token=tpot)
     wait = queue.even_wait_seconds.term(
         "load.queue", turn=turn("load.turn", later), service=prompts.added, elsewhere=later, users=at_once,
-        spread=_spreads(model, load)["prompt_spread"],
+        spread=length_spreads(model, load)["prompt_spread"],
     )  # fmt: skip
     if waves is not None:
         wait = queue.wave_wait_seconds.term("load.wave_wait", apart=wait, burst=waves.again, own=prompts.own, part=waves.part)
     host, reading = request_times(model)
-    rest = queue.step_rest_seconds.term("load.step_in_progress", step=_under_way(model, decode, tpot), users=at_once)
+    rest = queue.step_rest_seconds.term("load.step_in_progress", step=step_met(model, decode, tpot), users=at_once)
     inner = {
         **host,
         **taken_up(model, decode, tpot, running),
@@ -203,7 +206,7 @@ def _closed(model: ServingModel, memory: ServingMemory, load: Load) -> UnderLoad
         "load.requests_per_s", users=asked, cycle=total("load.cycle", {"first": first, "later": later})
     )  # fmt: skip
     ttft = first if load.requests is None or waves is None else _of_run(model, load, crowd, parts, reading, waves.first)
-    figures = _told(model, memory, ttft=ttft, tpot=tpot, later=later, decode=decode, rate=rate, running=running)
+    figures = told_of_load(model, memory, ttft=ttft, tpot=tpot, later=later, decode=decode, rate=rate, running=running)
     waiting = queue.waiting_at_rate.term("load.waiting", rate=rate, wait=first)
     steady = None
     if load.requests is None and _tells(model):
@@ -234,7 +237,7 @@ def _steady(
         rate=rate, added=prompts.added, prefill=prompts.own, step=decode.seconds, token=figures["tpot_s"], growth=growth,
         running=running, first=figures["ttft_s"], later=later, end=figures["e2e_s"], output=_output(model),
         prompt=model.uncached(model.prompt()), room=prompts.room, busy=busy, mixes=model.profile.steps == "mixed",
-        **_spreads(model, load),
+        **length_spreads(model, load),
     )  # fmt: skip
 
 
@@ -275,14 +278,14 @@ class _Waves(Record, kw_only=True):
             ended = queue.ended_meanwhile.term("wave.ended", lag=lag, step=token, users=at_once)
             again = queue.come_back_seconds.term("wave.again", each=prompts.own, ended=ended, users=at_once)
             others = queue.passes_of_others.term("wave.others", whole=whole, passes=passes)
-        spread = _spreads(model, load)["output_spread"]
+        spread = length_spreads(model, load)["output_spread"]
         later = queue.later_seconds.term("wave.later", output=_output(model), token=token)
         rounds = share.term("wave.rounds", amount=_requests(model, load), ways=at_once) if load.requests is not None else ONE
         part = queue.wave_share.term("wave.part", whole=together, spread=spread, later=later, rounds=rounds)
         return cls(first=first, again=again, others=others, part=part)
 
 
-def _under_way(model: ServingModel, decode: ServingPhase, token: Term) -> Term:
+def step_met(model: ServingModel, decode: ServingPhase, token: Term) -> Term:
     """The step that runs when a request comes: of ranks that wait for each other's prompts it is a mean one with these."""
     if not by_turns(model) or model.plan.drafting is not None:
         return decode.seconds if decode.step is None else decode.step
@@ -291,7 +294,7 @@ def _under_way(model: ServingModel, decode: ServingPhase, token: Term) -> Term:
     )  # fmt: skip
 
 
-def _spreads(model: ServingModel, load: Load) -> dict[str, Term]:
+def length_spreads(model: ServingModel, load: Load) -> dict[str, Term]:
     """Standard deviations of the lengths over their means."""
     return {
         name: Term(f"plan.{name}", 0.0, "1", EVEN) if not (given := getattr(load, name)) else model.subject.plan(name, given)
@@ -333,17 +336,17 @@ def _at_rate(model: ServingModel, memory: ServingMemory, load: Load, full: Full)
     found = running_at_once(model, full, rate)
     running, growth, decode, prompts, tpot = found.running, found.growth, found.decode, found.prompts, found.token
     later = queue.later_seconds.term("load.later", output=output, token=tpot)
-    of_lengths = _spreads(model, load)
+    of_lengths = length_spreads(model, load)
     host, _ = request_times(model)
     rest = queue.step_rest_at_rate.term(
-        "load.step_in_progress", step=_under_way(model, decode, tpot), running=running
+        "load.step_in_progress", step=step_met(model, decode, tpot), running=running
     )  # fmt: skip
     parts = {
         **host,
         **taken_up(model, decode, tpot, running),
         "step_in_progress": rest,
         **scheduled_ahead(model, rest),
-        "other_prompts": _wait_at_rate(
+        "other_prompts": wait_at_rate(
             model,
             prompts,
             rate=rate,
@@ -360,7 +363,7 @@ def _at_rate(model: ServingModel, memory: ServingMemory, load: Load, full: Full)
     }
     ttft = total("ttft", parts)
     running = queue.waiting_at_rate.term("load.running", rate=rate, wait=later)
-    figures = _told(model, memory, ttft=ttft, tpot=tpot, later=later, decode=decode, rate=asked, running=running)
+    figures = told_of_load(model, memory, ttft=ttft, tpot=tpot, later=later, decode=decode, rate=asked, running=running)
     figures |= {
         "waiting_requests": queue.waiting_at_rate.term("load.waiting", rate=asked, wait=ttft),
         "highest_rate_per_s": full.most,
@@ -375,7 +378,7 @@ def _at_rate(model: ServingModel, memory: ServingMemory, load: Load, full: Full)
     return UnderLoad(figures=figures, decode=decode, first=ttft, parts=parts, prompt=prompts.phase, steady=steady)
 
 
-def _wait_at_rate(
+def wait_at_rate(
     model: ServingModel, prompts: Prompts, *, rate: Term, step: Term, token: Term, running: Term, rest: Term, spread: Term
 ) -> Term:
     """Mean wait for the prompts of others that came at random: in turn before decoding, or in the steps beside it."""
@@ -401,7 +404,7 @@ def saturated(model: ServingModel, full: Full) -> dict[str, Term]:
     return {"highest_rate_per_s": full.most, "full_tpot_s": full.token, "tokens_per_s": tokens, "running_requests": running}
 
 
-def _told(
+def told_of_load(
     model: ServingModel, memory: ServingMemory, *, ttft: Term, tpot: Term, later: Term, decode: ServingPhase,
     rate: Term, running: Term,
 ) -> dict[str, Term]:  # fmt: skip

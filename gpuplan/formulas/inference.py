@@ -123,6 +123,16 @@ def ranks_wait_seconds(*, layers: Count, ranks: Count, each: Seconds) -> Seconds
 
 
 @formula(DEFINITION)
+def joined_seconds(*, ranks: Count, each: Seconds) -> Seconds:
+    """Host time of a step in which one tensor parallel rank tells the others what to do; one alone tells nobody.
+
+    >>> joined_seconds(ranks=4, each=1e-3), joined_seconds(ranks=1, each=1e-3)
+    (0.001, 0.0)
+    """
+    return where(ranks > 1, each, 0.0)
+
+
+@formula(DEFINITION)
 def collectives_issue_seconds(*, count: Count, ranks: Count, host: Seconds) -> Seconds:
     """Host time to issue the collectives of a pass over tensor parallel ranks; there are none on one.
 

@@ -306,11 +306,15 @@ def normal_above(*, share: Ratio) -> Ratio:
 def interrupted_gap(*, step: Seconds, added: Seconds, spread: Ratio, rate: PerS, token: Seconds, above: Ratio) -> Seconds:
     """The gap that a share `above` of all gaps exceeds, where more of them have a prompt: with the longest of these.
 
+    A prompt of nearly no token may add nothing.
+
     >>> interrupted_gap(step=0.02, added=0.1, spread=0.0, rate=1.0, token=0.02, above=0.01)
     0.121
+    >>> interrupted_gap(step=0.02, added=0.0, spread=0.0, rate=1.0, token=0.02, above=0.01)
+    0.02
     """
     return step + lognormal_percentile(
-        mean=added * rate * token / interrupted_share(rate=rate, token=token),
+        mean=maximum(added * rate * token / interrupted_share(rate=rate, token=token), LEAST * step),
         deviation=added * spread,
         normal=normal_above(share=minimum(above / interrupted_share(rate=rate, token=token), 0.5)),
     )

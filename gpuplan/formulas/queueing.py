@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpuplan.num import Bytes, Count, PerS, Ratio, Seconds, exp, maximum, minimum, sqrt
+from gpuplan.num import Bytes, Count, PerS, Ratio, Seconds, exp, maximum, minimum, sqrt, where
 from gpuplan.term import DEFINITION, Source, formula
 
 _LITTLE = Source("paper", "A Proof for the Queuing Formula: L = λW", "https://doi.org/10.1287/opre.9.3.383", "theorem 1")
@@ -501,6 +501,18 @@ def waiting_at_rate(*, rate: PerS, wait: Seconds) -> Count:
     5.0
     """
     return rate * wait
+
+
+@formula(DEFINITION)
+def some_room(*, room: Count, expected: Count) -> Count:
+    """Sequences that the caches hold of an engine that starts, at least one: where there is no room for any it does not.
+
+    So a doubt about memory that leaves no room is one about whether it fits, and none about how long requests take if it does.
+
+    >>> some_room(room=40.0, expected=50.0), some_room(room=0.0, expected=50.0), some_room(room=0.0, expected=0.0)
+    (40.0, 50.0, 1.0)
+    """
+    return maximum(where(room >= 1, room, expected), 1.0)
 
 
 @formula(DEFINITION)

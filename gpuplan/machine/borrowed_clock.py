@@ -36,9 +36,10 @@ def with_borrowed_clock(
         dtype = next((one for one in (name.split(".")[-2], *USUAL) if one in own and one in its), None)
         if dtype is None:
             continue
+        of = chip.multiplied_as(dtype)
         found[name] = borrowed_throttle.term(
             f"hw.{name}", throttle=replace(term, name=f"hw.lender.{name}"),
-            peak=chip.term(f"hw.{dtype}_flop_per_s", chip.peak(dtype)), power=chip.term("hw.power", chip.power),
+            peak=chip.term(f"hw.{of}_flop_per_s", chip.peak(of)), power=chip.term("hw.power", chip.power),
             lender_peak=lender.term(f"hw.lender.{dtype}_flop_per_s", lender.peak(dtype)),
             lender_power=lender.term("hw.lender.power", lender.power),
         )  # fmt: skip

@@ -166,7 +166,7 @@ def _kernels(
         chain=chain,
         parameters=parameters,
         settled=with_sibling_clock(chip, settled(parameters), parameters, chain, catalog, engine=engine, matmuls_of=matmuls_of),
-        peaks={dtype: chip.term(f"hw.{dtype}_flop_per_s", chip.peak(dtype)) for dtype in dtypes},
+        peaks={dtype: chip.term(f"hw.{of}_flop_per_s", chip.peak(of)) for dtype in dtypes for of in (chip.multiplied_as(dtype),)},
         hbm_bandwidth=chip.term("hw.hbm_bandwidth", chip.memory.bandwidth),
         memory_capacity=chip.term("hw.memory_capacity", chip.usable_memory()),
         visible_memory=None

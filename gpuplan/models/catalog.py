@@ -62,9 +62,14 @@ def find(name: str, extra_dirs: Sequence[Path] = (), *, cards_only: bool = False
     if generic_path(name, extra_dirs) is not None:
         what = f"`{name}` is given by its samples: only `gpuplan train` answers for it"
         raise UsageError(Problem("model.generic", what, f"gpuplan train {name} --on …"))
+    from gpuplan.models.gguf_repositories import card_of_typed_name
     from gpuplan.models.repositories import card_by_name, made_from
 
-    stored = None if cards_only else card_by_name(unrouted(name), f"`{name}` is no card", extra_dirs)
+    stored = (
+        None
+        if cards_only
+        else card_of_typed_name(name, extra_dirs) or card_by_name(unrouted(name), f"`{name}` is no card", extra_dirs)
+    )
     if stored is not None:
         return stored
     hint = made_from(name, [*names(extra_dirs), *generic_names()]) or "run `gpuplan models list`"

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 
 from gpuplan.models.architecture import Architecture
 from gpuplan.models.block_types import BLOCK_TYPES
-from gpuplan.models.gguf_tensors import Category, Tensor, layer_tensors
+from gpuplan.models.gguf_tensors import Category, Matrix, layers_alike
 from gpuplan.models.mixers import Attention
 from gpuplan.record import Record, field
 from gpuplan.term import Source
@@ -212,15 +212,20 @@ def mixture(arch: Architecture, name: str) -> Mixture:
     grouped = kinds[0].heads / kinds[0].kv_heads if kinds else 1.0
     experts = max((moe.experts for moe in arch.moes), default=0)
     held: dict[tuple[str, str], list[float]] = {}
+    depth = arch.depth
+    places = [_At(layer, depth, grouped, experts) for layer in range(depth)]
+    # Matrices of values count for themselves: a layer may have none of them, or two.
     values_seen = 0
-    for tensor in layer_tensors(arch):
-        layer = values_seen if tensor.category == "value" else tensor.layer
-        at = _At(layer, arch.depth, grouped, experts)
-        values_seen += tensor.category == "value"
-        block = BLOCK_TYPES[stored_as(_type(of, tensor, at), tensor.row)]
-        found = held.setdefault((tensor.kind, tensor.part), [0.0, 0.0])
-        found[0] += tensor.values
-        found[1] += tensor.values * block.bytes_per_value
+    for kind, layers, matrices in layers_alike(arch):
+        for layer in layers:
+            for one in matrices:
+                number = values_seen if one.category == "value" else layer
+                at = places[number] if number < len(places) else _At(number, depth, grouped, experts)
+                values_seen += one.category == "value"
+                block = BLOCK_TYPES[stored_as(_type(of, one, at), one.row)]
+                found = held.setdefault((kind, one.part), [0.0, 0.0])
+                found[0] += one.values
+                found[1] += one.values * block.bytes_per_value
     width = arch.embedding_width or arch.hidden
     top = _top(of, width)
     own = top if arch.tied else stored_as(of.embedding or of.base, width)
@@ -235,7 +240,7 @@ def _top(of: FileType, width: int) -> str:
     return "q8_0" if width % BLOCK_TYPES[of.base].values else stored_as(of.head, width)
 
 
-def _type(of: FileType, tensor: Tensor, at: _At) -> str:
+def _type(of: FileType, tensor: Matrix, at: _At) -> str:
     """The type that the mixture wants a matrix of a layer in."""
     if of.experts and tensor.experts:
         return of.experts

@@ -1,7 +1,7 @@
 """Which model is in GGUF files that cannot be read: a repository of the hub, when it cannot be asked, or a file of another machine?
 
 They are called after the model that they hold: `unsloth/Qwen3-8B-GGUF`, `bartowski/google_gemma-3-27b-it-GGUF`,
-`Qwen3-8B-Q4_K_M.gguf`.
+`Qwen3-8B-Q4_K_M.gguf`; or only so named: `qwen3-8b-q4_k_m`, `qwen3 8b q4_k_m`, `qwen3-8b@q4_k_m`.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ from gpuplan.models.repositories import card_called
 USUAL = "q4_k_m"
 """What llama.cpp takes of such a repository where no type is named (its `--hf-repo`)."""
 _PIECE = re.compile(r"-\d{5}-of-\d{5}$")
+_QUANTISED = re.compile(r"[-_]((?:ud-)?i?q\d\w*)$", re.IGNORECASE)
+"""Types that only GGUF files have, behind a name; plain ones (`-bf16`) say nothing of a file."""
 _DYNAMIC = re.compile(r"^ud-", re.IGNORECASE)
 """Types of Unsloth's, each after the plain type that it is near (`UD-Q4_K_XL`): which bits a tensor has is in the file alone."""
 _ENDS = re.compile(r"[-_.](?:i1[-_.])?gguf$", re.IGNORECASE)
@@ -59,6 +61,19 @@ def card_of_file(path: Path, extra_dirs: Sequence[Path] = ()) -> ModelCard | Non
         return None
     name = HubName(stem[: found.start()], None, found[1], asked=False)
     return card_of_repository(name, f"`{path}` is not here, so it was not looked at", extra_dirs)
+
+
+def card_of_typed_name(name: str, extra_dirs: Sequence[Path] = ()) -> ModelCard | None:
+    """The card of a model behind whose name a type of GGUF files stands; None: none stands there, or none is so called.
+
+    >>> card_of_typed_name("qwen3-8b-q4_k_m").weights.method, card_of_typed_name("qwen3-8b-awq")
+    ('q4_k_m', None)
+    """
+    plain = "-".join(name.replace("@", " ").split())
+    found = _QUANTISED.search(plain)
+    if found is None:
+        return None
+    return card_of_repository(HubName(plain[: found.start()], None, found[1], asked=False), f"`{name}` is no card", extra_dirs)
 
 
 def _type(name: HubName) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Literal, TypeAlias
 
-from gpuplan.models.architecture import Architecture, Mixer, Mlp, Moe
+from gpuplan.models.architecture import Architecture, Block, Mixer, Mlp, Moe
 from gpuplan.models.mixers import Attention, BlockSparse, Compressed, GatedDelta, Mla, ShortConv, SparseMla, StateSpace
 from gpuplan.record import Record
 
@@ -13,16 +13,21 @@ Category: TypeAlias = Literal["query", "key", "value", "output", "gate", "up", "
 """What the quantiser tells matrices of layers apart by."""
 
 
-class Tensor(Record):
-    """A matrix of one layer: the kind of layer and the part it is counted in, its rows' length and all its values."""
+class Matrix(Record):
+    """A matrix of a layer: the part it is counted in, its rows' length and all its values."""
 
-    layer: int
-    kind: str
     part: str
     category: Category
     row: int
     values: int
     experts: bool = False
+
+
+class Tensor(Matrix):
+    """A matrix of one layer, with the place of the layer and its kind."""
+
+    layer: int = 0
+    kind: str = ""
 
 
 def layer_tensors(arch: Architecture) -> Iterator[Tensor]:
@@ -33,18 +38,29 @@ def layer_tensors(arch: Architecture) -> Iterator[Tensor]:
     >>> len(found), sum(one.values for one in found)
     (224, 6979321856)
     """
+    for kind, layers, matrices in layers_alike(arch):
+        for layer in layers:
+            for one in matrices:
+                yield Tensor(one.part, one.category, one.row, one.values, one.experts, layer, kind)
+
+
+def layers_alike(arch: Architecture) -> Iterator[tuple[str, range, tuple[Matrix, ...]]]:
+    """The kinds of layer in order, each with the places of layers of it that follow each other, and with the matrices of one."""
     several = len(arch.stacks) > 1
     layer = 0
     for stack in arch.stacks:
         for run in stack.layers:
-            key = f"{stack.kind}.{run.block}" if several else run.block
-            block = stack.blocks[run.block]
-            for index in range(layer, layer + run.count):
-                for part, mixer in (("mixer", block.mixer), ("mixer", block.mixer2), ("cross", block.cross)):
-                    for category, row, rows in _mixer(mixer, arch.hidden) if mixer is not None else ():
-                        yield Tensor(index, key, part, category, row, row * rows)
-                yield from _channel(block.mlp, arch.hidden, index, key)
+            kind = f"{stack.kind}.{run.block}" if several else run.block
+            yield kind, range(layer, layer + run.count), tuple(_matrices(stack.blocks[run.block], arch.hidden))
             layer += run.count
+
+
+def _matrices(block: Block, hidden: int) -> Iterator[Matrix]:
+    """The matrices of a layer."""
+    for part, mixer in (("mixer", block.mixer), ("mixer", block.mixer2), ("cross", block.cross)):
+        for category, row, rows in _mixer(mixer, hidden) if mixer is not None else ():
+            yield Matrix(part, category, row, row * rows)
+    yield from _channel(block.mlp, hidden)
 
 
 def _mixer(mixer: Mixer, hidden: int) -> Iterator[tuple[Category, int, int]]:
@@ -102,24 +118,21 @@ def _mixer(mixer: Mixer, hidden: int) -> Iterator[tuple[Category, int, int]]:
             yield "other", mixer.inner, hidden
 
 
-def _channel(mlp: Mlp | Moe | None, hidden: int, layer: int, key: str) -> Iterator[Tensor]:
+def _channel(mlp: Mlp | Moe | None, hidden: int) -> Iterator[Matrix]:
     """The matrices of a feed-forward layer or of a layer of experts, whose matrices of one role are one tensor."""
     if mlp is None:
         return
     if isinstance(mlp, Mlp):
-        yield from _feed_forward(layer, key, "mlp", mlp.width, hidden, mlp.gated, 1, experts=False)
+        yield from _feed_forward("mlp", mlp.width, hidden, mlp.gated, 1, experts=False)
         return
-    yield from _feed_forward(layer, key, "experts", mlp.width, mlp.latent or hidden, mlp.gated, mlp.experts, experts=True)
+    yield from _feed_forward("experts", mlp.width, mlp.latent or hidden, mlp.gated, mlp.experts, experts=True)
     if mlp.shared_experts:
-        width = mlp.shared_width * mlp.shared_experts
-        yield from _feed_forward(layer, key, "mlp", width, hidden, mlp.gated, 1, experts=False)
+        yield from _feed_forward("mlp", mlp.shared_width * mlp.shared_experts, hidden, mlp.gated, 1, experts=False)
 
 
-def _feed_forward(
-    layer: int, key: str, part: str, width: int, hidden: int, gated: bool, copies: int, *, experts: bool
-) -> Iterator[Tensor]:  # fmt: skip
+def _feed_forward(part: str, width: int, hidden: int, gated: bool, copies: int, *, experts: bool) -> Iterator[Matrix]:
     values = width * hidden * copies
     if gated:
-        yield Tensor(layer, key, part, "gate", hidden, values, experts)
-    yield Tensor(layer, key, part, "up", hidden, values, experts)
-    yield Tensor(layer, key, part, "down", width, values, experts)
+        yield Matrix(part, "gate", hidden, values, experts)
+    yield Matrix(part, "up", hidden, values, experts)
+    yield Matrix(part, "down", width, values, experts)

@@ -70,7 +70,7 @@ class ServeAsk(GenerationAsk, kw_only=True):
     ] = None  # fmt: skip
     requests: Annotated[
         int | None,
-        Option("Requests of the whole run, whose first ones come at once; left out, the load is steady", LOADED),
+        Option("Requests of the whole run, of which users send their first at once; left out, the load is steady", LOADED),
     ] = None
     cached_share: Annotated[
         float | None,

@@ -48,7 +48,7 @@ class ServeOptions(TypedDict, total=False):
     arrival: words.Arrival | None
     """How they come: closed (with --concurrency), poisson (with --rate) or burst (all --requests at once)."""
     requests: Whole
-    """Requests of the whole run, whose first ones come at once; left out, the load is steady."""
+    """Requests of the whole run, of which users send their first at once; left out, the load is steady."""
     cached_share: Number
     """Part of each prompt that the prefix cache holds already, such as `0.5`."""
     prompt_spread: Number

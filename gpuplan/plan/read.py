@@ -10,7 +10,6 @@ from typing import Any, TypeVar
 from gpuplan.errors import GpuplanError, Problem, UsageError, did_you_mean
 from gpuplan.plan.ask import ASKS
 from gpuplan.plan.ask_goal import GOALS
-from gpuplan.plan.ask_serving import FitAsk, ServeAsk
 from gpuplan.plan.option import WHOLE, Entry, Option, by_key, entries
 from gpuplan.plan.words import ALSO_CALLED
 from gpuplan.record import Record
@@ -167,31 +166,12 @@ def _folders(entry: Entry, given: Any) -> tuple[Path, ...]:
     return tuple(Path(one) for one in every)
 
 
-_INSTEAD = {
-    "users": "; here say how often they ask, such as `--rate 200/min` for 200 who ask once a minute, or `--concurrency 20` for"
-    " 20 answers at all times",
-    "requests_per_user": "; here `--rate` says how many requests come in all",
-}
-"""What a question about one machine has in place of what a plan asks."""
-
-
-def elsewhere(key: str, kind: type[Record] | None) -> str:
-    """A hint that another task, or else a plan, has the option, by its name in Python; "" where none has, or `kind` itself."""
-    if kind is None or key in by_key(kind):
-        return ""
-    tasks = [task for task, ask in ASKS.items() if key in by_key(ask)]
-    also = ", which says whether it fits, too" if tasks and kind is FitAsk else ""
-    tasks = tasks or [goal for goal, ask in GOALS.items() if key in by_key(ask)]
-    if not tasks:
-        return ""
-    *first, last = (f"`gpuplan {task}`" for task in tasks)
-    also += _INSTEAD.get(key, "") if kind is ServeAsk else ""
-    return f"it is an option of {' and '.join([', '.join(first), last] if first else [last])}{also}"
-
-
 def _unknown(key: str, kind: type[Record]) -> Problem:
-    task = next((f" {task}" for task, ask in ASKS.items() if ask is kind), "")
-    hint = elsewhere(key, kind) or did_you_mean(key, by_key(kind)) or f"`gpuplan{task} --help` shows what there is"
+    from gpuplan.plan.other_words import meant
+
+    task = next((task for task, ask in {**ASKS, **GOALS}.items() if ask is kind), "")
+    page = f"`gpuplan {task} --help` shows what there is" if task else "`gpuplan --help` shows what there is"
+    hint = meant(key, by_key(kind), task) or did_you_mean(key, by_key(kind)) or page
     return Problem("usage.no-such-option", f"no option `{key}`", hint)
 
 

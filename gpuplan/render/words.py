@@ -44,6 +44,7 @@ _PARTS: Mapping[str, str] = {
     "head_matmul": "output head", "head": "output head", "head_and_loss": "output head and loss", "sends": "sends between stages",
     "pipeline_send": "sends between stages", "bubble": "pipeline bubble", "stage_wait": "waiting for stages",
     "issue_wait": "waiting for launches", "context": "driver and framework", "outside_tensors": "outside of tensors",
+    "sequences": "host per sequence", "pages": "host per page of cache",
     "graphs": "CUDA graphs", "data_parallel": "gradients between replicas", "sharded_gradients": "sharded gradients",
     "sharded_data_parallel": "sharded data parallel", "transient": "short-lived tensors", "between": "between kernels",
     "gradient_stand_ins": "stand-ins for gradients",

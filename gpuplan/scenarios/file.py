@@ -8,6 +8,7 @@ from typing import Any
 
 from gpuplan.errors import GpuplanError, Problem, SpecError, UsageError, did_you_mean
 from gpuplan.plan.option import Entry
+from gpuplan.plan.other_words import meant
 from gpuplan.plan.read import read
 from gpuplan.record import Record
 from gpuplan.scenarios.asks import QUESTIONS, options_of
@@ -152,9 +153,11 @@ class _Reader:
                 continue
             entry = options.get(_key(key))
             if entry is None:
-                tasks = [other for other in QUESTIONS if _key(key) in options_of(other)]
-                elsewhere = f"it is an option of {' and '.join(f'`{one}`' for one in tasks)}" if tasks else ""
-                hint = elsewhere or did_you_mean(_key(key), (*OWN, *options)) or f"`gpuplan {task} --help` shows what there is"
+                hint = (
+                    meant(key, options, task)
+                    or did_you_mean(_key(key), (*OWN, *options))
+                    or f"`gpuplan {task} --help` shows what there is"
+                )
                 self.bad((*at, key), "unknown-key", f"`{key}` is no option of `{task}`", hint)
             elif value is None:
                 yield entry.key, None

@@ -17,6 +17,7 @@ from gpuplan.plan.read import pins, question
 from gpuplan.search.idle_money import with_idle_money
 from gpuplan.search.library import Library
 from gpuplan.specs.catalog import Catalog
+from gpuplan.specs.engine_era import split_name
 from gpuplan.units import UnitError, example, within
 
 Question = TypeVar("Question", bound=Common)
@@ -291,11 +292,13 @@ def _advised(
     made = again(ask)
     if not advise:
         return made
-    from gpuplan.search.changes import better_changes, fitting_changes
+    from gpuplan.search.changes import Narrower, better_changes, fitting_changes
 
+    named = made.question.get("engine") if isinstance(ask, (ServeAsk, FitAsk)) else None
+    narrower = Narrower() if named is None else Narrower.of(read.engine(split_name(named)[0])[0])
     if made.verdict.fits:
-        changes = better_changes(ask, made, partial(again, by=changed or answer), figure, options)
+        changes = better_changes(ask, made, partial(again, by=changed or answer), figure, options, narrower=narrower)
     else:
         rough = None if roughly is None else partial(again, by=roughly)
-        changes = fitting_changes(ask, again, options, roughly=rough)
+        changes = fitting_changes(ask, again, options, roughly=rough, narrower=narrower)
     return made.replaced(changes=changes)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterator
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from gpuplan.errors import GpuplanError
 from gpuplan.estimate.result import Change, Estimate
@@ -13,6 +13,7 @@ from gpuplan.plan.ask_serving import FitAsk, ServeAsk
 from gpuplan.plan.common import Common
 from gpuplan.plan.option import grouped
 from gpuplan.record import Record
+from gpuplan.specs.engine import Engine, Formats
 from gpuplan.units import human
 
 MOST = 3
@@ -38,6 +39,25 @@ _HOST_EXPERTS, _GPU_LAYERS = (8, 16, 24, 32, 40, 48, 64), (88, 72, 64, 56, 48, 4
 _DEGREES = ("tp", "pp", "dp", "cp", "ep", "vpp")
 
 
+class Narrower(NamedTuple):
+    """The types that an engine has for less memory and traffic than those that are taken unasked."""
+
+    weights: tuple[str, ...] = ("fp8", "int4")
+    kv_cache: tuple[str, ...] = ("fp8",)
+
+    @classmethod
+    def of(cls, engine: Engine) -> Narrower:
+        """What is on record of an engine; of one that says nothing, what most have."""
+        formats = engine.serving.formats if engine.serving is not None else Formats()
+        weights = cls().weights if formats.narrow is None else tuple(formats.narrow.text.split())
+        cache = cls().kv_cache if formats.narrow_kv is None else tuple(formats.narrow_kv.text.split())
+        return cls(weights, () if cache == ("none",) else cache)
+
+
+USUAL = Narrower()
+"""What most engines have."""
+
+
 class Trial(Record):
     """A changed question and the flags that change it; one success of a `group` is enough ("": all are of interest).
 
@@ -52,7 +72,7 @@ class Trial(Record):
 
 def fitting_changes(
     ask: Question, answer: Callable[[Question], Estimate], options: Collection[str] | None = None,
-    *, roughly: Callable[[Question], Estimate] | None = None,
+    *, roughly: Callable[[Question], Estimate] | None = None, narrower: Narrower = USUAL,
 ) -> tuple[Change, ...]:  # fmt: skip
     """The smallest changes that make a question fit: formats and lengths first, then more of the same, then other accelerators.
 
@@ -60,7 +80,7 @@ def fitting_changes(
     """
     found: list[Change] = []
     done: set[str] = set()
-    for trial in _trials(_resident(ask)):
+    for trial in _trials(_resident(ask), narrower):
         if trial.group in done or not _among(trial, options):
             continue
         made = _tried(trial.ask, roughly or answer)  # type: ignore[arg-type]
@@ -98,7 +118,8 @@ def _nobody_knows(made: Estimate) -> bool:
 
 
 def better_changes(
-    ask: Question, before: Estimate, answer: Callable[[Question], Estimate], figure: str, options: Collection[str] | None = None
+    ask: Question, before: Estimate, answer: Callable[[Question], Estimate], figure: str, options: Collection[str] | None = None,
+    *, narrower: Narrower = USUAL,
 ) -> tuple[Change, ...]:  # fmt: skip
     """Changes of a question that fits which raise a figure most: narrower formats and more accelerators."""
     if figure not in before.figures:
@@ -106,7 +127,7 @@ def better_changes(
     now = float(before.figures[figure].value)
     told = next((key for key in ("images_per_s", "audio_seconds_per_s") if key in before.figures), figure)  # as much faster
     gains: list[tuple[float, Change]] = []
-    for trial in _improvements(_resident(ask), before):
+    for trial in _improvements(_resident(ask), before, narrower):
         if not _among(trial, options):
             continue
         made = _tried(trial.ask, answer)  # type: ignore[arg-type]
@@ -128,15 +149,16 @@ def _tried(ask: Question, answer: Callable[[Question], Estimate]) -> Estimate | 
         return None
 
 
-def _trials(ask: Common) -> Iterator[Trial]:
+def _trials(ask: Common, narrower: Narrower) -> Iterator[Trial]:
     if isinstance(ask, TrainAsk):
         yield from _divided(ask)
-    yield from _narrower(ask)
+    yield from _narrower(ask, narrower)
     yield from _partly_on_host(ask)
     yield from _shorter(ask)
     yield from _more(ask, {})
-    if isinstance(ask, (ServeAsk, FitAsk)) and ask.weights is None:
-        yield from _more(ask.replaced(weights="int4"), {"weights": "int4"})
+    if isinstance(ask, (ServeAsk, FitAsk)) and ask.weights is None and narrower.weights:
+        least = narrower.weights[-1]
+        yield from _more(ask.replaced(weights=least), {"weights": least})
     if isinstance(ask, TrainAsk):
         yield from _adapted(ask)
     for name in _BIGGER:
@@ -167,13 +189,16 @@ def _adapted(ask: TrainAsk) -> Iterator[Trial]:
         yield Trial(ask.replaced(qlora=True), {"qlora": ""}, "adapters")
 
 
-def _narrower(ask: Common) -> Iterator[Trial]:
+def _stored(ask: ServeAsk | FitAsk, narrower: Narrower, *, weights: bool, kv_cache: bool) -> Iterator[Trial]:
+    """Narrower types of the weights and of the cache."""
+    for name, types in (("kv_cache", narrower.kv_cache if kv_cache else ()), ("weights", narrower.weights if weights else ())):
+        for one in types:
+            yield Trial(ask.replaced(**{name: one}), {name.replace("_", "-"): one})
+
+
+def _narrower(ask: Common, narrower: Narrower) -> Iterator[Trial]:
     if isinstance(ask, (ServeAsk, FitAsk)):
-        if ask.kv_cache is None:
-            yield Trial(ask.replaced(kv_cache="fp8"), {"kv-cache": "fp8"})
-        if ask.weights is None:
-            yield Trial(ask.replaced(weights="fp8"), {"weights": "fp8"})
-            yield Trial(ask.replaced(weights="int4"), {"weights": "int4"})
+        yield from _stored(ask, narrower, weights=ask.weights is None, kv_cache=ask.kv_cache is None)
     if isinstance(ask, (TrainAsk, FitAsk)) and ask.optimizer is None:
         yield Trial(ask.replaced(optimizer="adamw-8bit"), {"optimizer": "adamw-8bit"})
     if isinstance(ask, TrainAsk) and ask.zero_stage is None:
@@ -250,14 +275,11 @@ def _free(ask: Common, on: str) -> Common:
     raise TypeError(f"{type(ask).__name__} is no question")
 
 
-def _improvements(ask: Common, before: Estimate) -> Iterator[Trial]:
+def _improvements(ask: Common, before: Estimate, narrower: Narrower) -> Iterator[Trial]:
     chosen = {choice.name for choice in before.chosen}
     if isinstance(ask, (ServeAsk, FitAsk)):
-        if "weights" in chosen and before.question.get("weights") in ("bf16", "fp16"):
-            yield Trial(ask.replaced(weights="fp8"), {"weights": "fp8"})
-            yield Trial(ask.replaced(weights="int4"), {"weights": "int4"})
-        if "kv_cache" in chosen:
-            yield Trial(ask.replaced(kv_cache="fp8"), {"kv-cache": "fp8"})
+        plain = "weights" in chosen and before.question.get("weights") in ("bf16", "fp16")
+        yield from _stored(ask, narrower, weights=plain, kv_cache="kv_cache" in chosen)
         if isinstance(ask, ServeAsk) and ask.batch is not None:
             yield Trial(ask.replaced(batch=ask.batch * 2), {"batch": str(ask.batch * 2)})
     if isinstance(ask, TrainAsk):

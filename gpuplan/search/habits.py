@@ -169,13 +169,14 @@ def _usual_rank(habits: Habits, found: Found) -> None:
 
 
 def _adapters(habits: Habits, known: TrainingDefaults) -> None:
-    """The rank of adapters that are asked for without one, and the documents that they are trained on."""
+    """The rank of adapters that are asked for without one, and the documents that recipes pack into sequences as long as these."""
     if known.lora_rank is not None and of_adapters(habits.ask) and not habits.ask.scales:
         habits.take("lora", int(known.lora_rank.value), known.lora_rank)
-    ask = habits.ask
+    ask, longest = habits.ask, known.packed
     if (ask.lora is not None or ask.scales) and known.documents is not None and not ask.padded:
         mean = int(known.documents.value)
-        habits.take("documents", mean if ask.seq_len is None else min(mean, ask.seq_len), known.documents)
+        if ask.seq_len is None or longest is None or ask.seq_len <= longest.value:
+            habits.take("documents", mean if ask.seq_len is None else min(mean, ask.seq_len), known.documents)
 
 
 def _alone(habits: Habits, known: AloneDefaults) -> None:

@@ -52,6 +52,8 @@ FLASH2 = "fsdp"
 """The engine whose measured attention is FlashAttention-2's."""
 SERVES = "vllm"
 """The engine that most people serve with, where an accelerator's file names no other."""
+SERVES_OLD = "llama-cpp"
+"""The same on accelerators that it does not run on."""
 
 
 class Unsaid(Record):
@@ -317,14 +319,20 @@ class Library:
         """The engine of a question that names none, and why."""
         target = self.target(ask.on, apart=_of_replicas(ask))
         own = target.accelerator.default_engines.get(task)
-        if own is not None:
+        if own is not None and not (task == "serve" and card.engine is not None and self._made_for(card.engine, target)):
             return Unsaid(own, f"others do not run on {target.accelerator.name}")
         if task == "serve" and card.engine is not None:
             return Unsaid(card.engine, f"it serves what {card.id} is stored in")
         if task == "serve" or usual is None or not isinstance(ask, TrainAsk):
-            return Unsaid(SERVES)
+            refused = self.engine(SERVES)[0].refused_by(target.accelerator.vendor, target.accelerator.family)
+            return Unsaid(SERVES) if refused is None else Unsaid(SERVES_OLD, f"vLLM does not run on {target.accelerator.name}")
         found = usual_engine(ask, card, target, usual)
         return Unsaid(found.engine.text, found.why, None if found.unnamed is None else partial(_unnamed, found.unnamed, usual))
+
+    def _made_for(self, name: str, target: Target) -> bool:
+        """Whether an engine is known to run on a vendor's accelerators, among few."""
+        made_for = self.engine(name)[0].runs_on
+        return made_for is not None and target.accelerator.vendor in made_for.text.split()
 
     def place(self, ask: Common, task: Task, *, usual: Unsaid, with_price: bool = True) -> Place:
         """Where a question runs, whatever it asks about; errors as `look_up`. `usual` is the engine if it names none."""
@@ -341,6 +349,7 @@ class Library:
         if (before := profile.before(month)) is not None:
             profile, _ = self.engine(before)
         profile = profile.dated(month)
+        refuse_elsewhere(profile, target.accelerator)
         if getattr(ask, "attention", None) == "flash2":
             profile = profile.replaced(attention_like=FLASH2)
         blurred = ask.engine is None and usual.blurred is not None
@@ -370,6 +379,18 @@ class Library:
                 taken += ", in code and at a site that may be less tuned than its benchmarks'"
             notes = (*notes, Note("engine.default", taken, "name another with --engine"))
         return Place(target=target, hw=hw, engine=profile, price=spent.price, notes=notes, money=spent.money)
+
+
+def refuse_elsewhere(engine: Engine, chip: Accelerator) -> None:
+    """Refuse an engine on accelerators that it does not run on.
+
+    Raises:
+        UsageError: it runs on those of others alone.
+    """
+    said = engine.refused_by(chip.vendor, chip.family)
+    if said is not None:
+        what = f"{engine.name} does not run on {chip.name} ({engine.source_of(said).title})"
+        raise UsageError(Problem("engine.elsewhere", what, "leave --engine out, and one that does is taken"))
 
 
 def _of_replicas(ask: Common) -> bool:

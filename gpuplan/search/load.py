@@ -76,9 +76,6 @@ def _problems(ask: ServeAsk, given: dict[str, object]) -> list[Problem]:
         wrong("closed", "--arrival closed: requests come as others end, at no rate of their own", "use --concurrency")
     if ask.arrival == "poisson" and ask.concurrency is not None:
         wrong("poisson", "--arrival poisson: how many come a second?", "use --rate in place of --concurrency")
-    if ask.rate is not None and ask.requests is not None and not ask.is_simulated:
-        hint = "add --simulate, or leave --requests out"
-        wrong("steady", "--rate and --requests: what is told of a rate is its steady state, which has no end", hint)
     return found
 
 
@@ -112,9 +109,14 @@ def percentile_notes(made: ServingFigures) -> list[Note]:
 
 
 def narrowly(answer: Estimate) -> Estimate:
-    """An answer about requests that come at a rate, whose times have no high end where it may be more than is kept, and says so."""
+    """An answer about a load as far as it is doubtful: if it fits, and of a rate if it is kept, else times have no high end."""
+    if answer.verdict.narrowly:
+        text = "times and rates are those if it fits: without room for a request the engine does not start"
+        answer = answer.replaced(notes=(*answer.notes, Note("load.if-fits", text)))
+    if "utilization" not in answer.figures:
+        return answer  # no rate, or a run that ends: whatever waits in it is bounded
     answer = answer.replaced(filled=("utilization",))
-    if not answer.no_bound("ttft_s"):
+    if answer.surely_bounded() or not answer.no_bound("ttft_s"):
         return answer
     low, _ = answer.ranges["highest_rate_per_s"]
     text = f"it may not keep up: as little as {rate_text(low)} may be all that is kept, and then requests wait without bound"
@@ -130,7 +132,9 @@ def load_notes(load: Load, made: ServingFigures) -> list[Note]:
     if made.loaded is None:
         return [Note("load.over", "the queue grows without end: no time to the first token is told", "")]
     notes = []
-    if most is not None:
+    if most is not None and load.requests is not None:
+        text = f"ttft_s and the like are means over all {load.requests:g} requests of a run that begins and ends with none"
+    elif most is not None:
         text = "ttft_s and the like are means of the steady state, of requests that come at random (Poisson)"
     elif load.requests is None:
         text = "ttft_s and the like are means of the steady state; a run whose first requests come at once is told by --requests"
@@ -146,10 +150,15 @@ def load_notes(load: Load, made: ServingFigures) -> list[Note]:
 
 
 def overloaded(answer: Estimate, plan: ServePlan, made: ServingFigures) -> Estimate:
-    """The answer where more requests come than the plan keeps: what breaks first, and how many replicas would keep it."""
+    """The answer where more requests come than the plan keeps: what breaks first, and how many replicas would keep it.
+
+    A run of so many requests ends all the same, and its times are told beside.
+    """
     if not answer.verdict.fits or plan.load is None or plan.load.rate is None:
         return answer
     most = float(answer.figures["highest_rate_per_s"].value)
+    if made.loaded is not None and most > plan.load.rate:
+        return answer
     p = plan.parallel
     replicas = float(p.dp / p.attention_dp)
     needed = floor(plan.load.rate * replicas / most) + 1

@@ -88,6 +88,8 @@ class Settled(Record, kw_only=True):
     subject: Subject
     plan: ServePlan
     chosen: tuple[Choice, ...]
+    fits: bool
+    """Whether it fits into the memory of the accelerators."""
 
 
 def settled(ask: ServeAsk, library: Library) -> Settled:
@@ -103,7 +105,8 @@ def settled(ask: ServeAsk, library: Library) -> Settled:
     drafting, more = drafting_of(ask, found, library, want.types)
     want = want.replaced(drafting=drafting)
     chosen += said + more
-    space, judges = serving_space(want, found.subject), Judges(want, found.subject)
+    space = serving_space(want, found.subject)
+    judges = Judges(want, found.subject, alone=space.size == 1)
     at_rate = want.load is not None and want.load.rate is not None
     first = _required(best(space, judges.keeping if at_rate else judges.fastest, few=FEW), want, found)
     fastest = judges.plainest(space, first)
@@ -128,7 +131,9 @@ def settled(ask: ServeAsk, library: Library) -> Settled:
         from gpuplan.search.emitted import emitted_serving
 
         launch = emitted_serving(named, found, plan, command, library)
-    return Settled(found=found, subject=subject, plan=plan, chosen=tuple(choices), command=command, launch=launch)
+    return Settled(
+        found=found, subject=subject, plan=plan, chosen=tuple(choices), command=command, launch=launch, fits=fastest.fits
+    )  # fmt: skip
 
 
 def looked_up(ask: ServeAsk, library: Library) -> Found:
@@ -382,6 +387,4 @@ def _answered(
         notes += api_notes(ask, made.figures)
     said = Said(money=found.subject.money, question=asked, chosen=tuple(chosen), notes=tuple(notes))
     answer = with_pins(serving_answer(made, said, task="serve" if task == "serve" else "fit"), ask.pins)
-    if plan.load is None or made.loaded is not None:
-        return narrowly(answer) if plan.load is not None and plan.load.rate is not None else answer
-    return overloaded(answer, plan, made)
+    return answer if plan.load is None else overloaded(answer if made.loaded is None else narrowly(answer), plan, made)

@@ -48,6 +48,8 @@ class Judges(Record, eq=False):
     subject: Subject
     seen: list[Seen] = field(default_factory=list)
     """What was found of the divisions that fit, in pieces, so that they can be compared otherwise without another estimate."""
+    alone: bool = False
+    """Whether there is but one division: then nothing is compared, and but for what fits all is estimated with its answer."""
 
     def plan(self, plan: ServePlan) -> ServePlan:
         """A division with its batch."""
@@ -64,13 +66,18 @@ class Judges(Record, eq=False):
 
         The time of those that do not fit is not estimated.
         """
+        if self.alone:
+            memory = ServingModel.of(self.subject, self.plan(part.plan)).memory()
+            fits = memory.needed.value <= memory.budget.value
+            return Judged(part, part.count(fits), (where(fits, -1.0, 0.0), memory.needed.value, *_size(part)))
         fits, rank, memory = self.held(self.plan(part.plan))
         fitting = part.count(fits)
         if not fitting:
             return Judged(part, 0, (rank, memory.needed.value, *_size(part)))
-        part = part.where(fits)
-        _, rank, _ = self.held(self.plan(part.plan))
-        return self._seen(part, fitting, (rank, -self._speed(part)))
+        own = part.where(fits)
+        if own is not part:
+            _, rank, _ = self.held(self.plan(own.plan))
+        return self._seen(own, fitting, (rank, -self._speed(own)))
 
     def keeping(self, part: Part[ServePlan]) -> Judged[ServePlan]:
         """What prefers, of divisions that surely fit, those that keep the rate, by the time of a request; or else the highest rate.

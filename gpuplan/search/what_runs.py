@@ -22,6 +22,7 @@ from gpuplan.plan.words import WeightFormat
 from gpuplan.search.library import Library
 from gpuplan.search.serving import Settled, answer_of, settled
 from gpuplan.search.serving_types import stored_format
+from gpuplan.term import Parts
 
 CONTEXT, PROMPT, OUTPUT = 8192, 512, 128
 """Taken where the user does not say: room for a long chat, and a short question that is timed."""
@@ -192,9 +193,11 @@ def _run(
     limit = card.architecture.max_context or inf
     asked = _asked(card, weights, ask, engine, placed)
     one = settled(asked, library)
-    if not _fits(one):
+    if not one.fits:
         return None
     made = answer_of(asked, one)
+    if not _host_holds(made.figures):
+        return None
     size = card.count()
     return Runs(
         card=card, kind=kind_of(card), params=float(size.params_total.value), active=float(size.params_active.value), estimate=made,
@@ -215,19 +218,18 @@ def _asked(card: ModelCard, weights: WeightFormat, ask: WhatRunsAsk, engine: str
     )  # fmt: skip
 
 
-def _fits(one: Settled) -> bool:
-    """Whether a plan fits where it lies, on the accelerators and in the memory of the host."""
-    memory = ServingModel.of(one.subject, one.plan).memory()
-    there, room = memory.on_host.get("host_memory_bytes"), memory.on_host.get("host_memory_capacity_bytes")
-    beside = there is None or room is None or there.value <= room.value
-    return bool(memory.needed.value <= memory.budget.value and beside)
+def _host_holds(figures: Parts) -> bool:
+    """Whether the memory of the host is not known to be too small for what lies there."""
+    there, room = figures.get("host_memory_bytes"), figures.get("host_memory_capacity_bytes")
+    return there is None or room is None or bool(there.value <= room.value)
 
 
 def _with_host(card: ModelCard, weights: WeightFormat, ask: WhatRunsAsk, engine: str, library: Library) -> Runs | None:
     """The same with as little in the memory of the host as fits: experts of some layers, or else whole layers."""
 
     def fits(name: str, count: int) -> bool:
-        return _fits(settled(_asked(card, weights, ask, engine, {name: count}), library))
+        one = settled(_asked(card, weights, ask, engine, {name: count}), library)
+        return one.fits and _host_holds(ServingModel.of(one.subject, one.plan).memory().on_host)
 
     depth, mixtures = card.architecture.depth, _mixtures(card)
     if mixtures and fits("host_experts", mixtures):

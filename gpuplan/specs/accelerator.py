@@ -241,6 +241,18 @@ class Accelerator(SpecFile):
         hint = f"it has {', '.join(self.dtypes())}"
         raise UnknownError(Problem("spec.no-rate", f"{self.id} has no {dtype} rate", hint))
 
+    def multiplied_as(self, dtype: str) -> str:
+        """The type whose rate products of a type have: fp32 where 16 bits are slower, as on GP102, since kernels widen them there.
+
+        cuBLAS and llama.cpp do so on chips of compute capability 6.1 (CUDA C++ Programming Guide, Arithmetic Instructions: 2 fp16
+        results a clock and multiprocessor, 128 of fp32).
+
+        Raises:
+            UnknownError: as `peak`.
+        """
+        rate, wide = self.peak(dtype), self.compute_dense.fp32
+        return "fp32" if dtype in ("fp16", "bf16") and wide is not None and rate.value < wide.value else dtype
+
     def dtypes(self) -> tuple[str, ...]:
         """The data types that have a dense rate."""
         return tuple(name for name in RATE_NAMES if getattr(self.compute_dense, name) is not None)

@@ -51,6 +51,10 @@ class Formats(Schema):
     """The type of the KV cache; None: that of the activations."""
     ready: TextField | None = None
     """Types of weights that its users find ready for most models, the widest first, with spaces between."""
+    narrow: TextField | None = None
+    """Types of weights that are advised where memory or time is short, the widest first; None: fp8 and int4."""
+    narrow_kv: TextField | None = None
+    """The same of the KV cache; `none`: it has no narrower one; None: fp8."""
     kv_of_weights: dict[str, TextField] = field(default_factory=dict)
     """The type of the KV cache that the usual checkpoints with such weights ask for, where it is another."""
 
@@ -158,6 +162,10 @@ class ServingProfile(Schema):
     """Host time of a decode step that the accelerator waits for: scheduler, sampling, output."""
     sequence_host: SecondsField | None = None
     """What a decode step takes longer for each of its sequences: sampling, detokenising, answers; None: nothing that is known."""
+    page_host: SecondsField | None = None
+    """What a decode step takes longer for each page of its sequences' caches, whose tables the host writes anew; None: nothing."""
+    joined_host: SecondsField | None = None
+    """Host time of a decode step of several tensor parallel ranks, one of which tells the others what to do; None: nothing."""
     rank_wait: SecondsField | None = None
     """What a step waits in each layer for each tensor parallel rank beyond the first: kernels are launched one by one, and ranks
     come to all-reduces at different times; None: graphs are replayed."""
@@ -252,6 +260,10 @@ class Engine(SpecFile):
     """Aliases of it that ended, each with the month (`YYYY-MM`) of the last release so called: who says one means it as it was."""
     releases: Releases | None = None
     """When its releases came out."""
+    runs_on: TextField | None = None
+    """Whose accelerators it runs on, with spaces between vendors; None: on everybody's, as far as is on record."""
+    not_on: TextField | None = None
+    """Families of theirs that no release of it in use runs on, with spaces between them."""
     eras: tuple[Era, ...] = ()
     """What it did otherwise before, the oldest first."""
     serving: ServingProfile | None = None
@@ -261,6 +273,12 @@ class Engine(SpecFile):
     def context_of(self, accelerator: str, family: str) -> Sourced:
         """Memory of the driver context and loaded libraries on one accelerator."""
         return self.context_on.get(accelerator) or self.context_on.get(family) or self.context
+
+    def refused_by(self, vendor: str, family: str) -> TextField | None:
+        """What says that it does not run on a family of a vendor's accelerators; None: nothing does."""
+        if self.runs_on is not None and vendor not in self.runs_on.text.split():
+            return self.runs_on
+        return self.not_on if self.not_on is not None and family in self.not_on.text.split() else None
 
     def before(self, month: str | None) -> str | None:
         """The profile that describes the engine of a month (`YYYY-MM`) in place of this one; None: this one does."""

@@ -115,6 +115,8 @@ class TrainingDefaults(Schema):
     """Which ranks share one copy of sharded states: those of a slice, and gradients are reduced between slices."""
     documents: CountField | None = None
     """Mean tokens of the documents that its fine-tuning recipes pack into a sequence; taken where adapters are trained."""
+    packed: CountField | None = None
+    """Tokens of the sequences that they pack them into: whoever asks for longer ones has other documents, which nobody knows."""
     lora_rank: CountField | None = None
     """Rank of adapters where they are asked for without one."""
     fine_tuning: FineTuning | None = None

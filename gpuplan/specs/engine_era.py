@@ -18,12 +18,14 @@ from gpuplan.specs.quantity import BytesField, CountField, FactorField, RatioFie
 from gpuplan.specs.training_habits import Pace, Share
 
 POLICIES: Mapping[str, tuple[str, str]] = {
+    "graph": ("loss", "graph"),
     "expert_host": ("experts", "host"), "expert_start": ("experts", "start"), "layer_host": ("host", "layer"),
     "dp_overlap": ("overlap", "dp"), "ep_overlap": ("overlap", "ep"), "logits_split": ("loss", "split"),
     "edges": ("sharding", "edges"),
     "heads": ("attention", "heads"), "remade_attention": ("recompute", "remade_attention"),
     "unfused_latent": ("attention", "unfused_latent"), "at_step": ("gradients", "at_step"),
     "temporaries": ("gradients", "temporaries"), "stand_ins": ("gradients", "stand_ins"),
+    "adapter_read": ("adapters", "read"), "adapter_read_backward": ("adapters", "read_backward"),
 }  # fmt: skip
 """What an era may state of a training profile: a policy, and its part."""
 BYTES = ("logits_split", "at_step", "temporaries", "stand_ins")
@@ -65,6 +67,8 @@ class ServingEra(Schema):
     linear_prompt_host: SecondsField | None = None
     step_host: SecondsField | None = None
     sequence_host: SecondsField | None = None
+    page_host: SecondsField | None = None
+    joined_host: SecondsField | None = None
     rank_wait: SecondsField | None = None
     stage_host: StageHost | None = None
     request_host: SecondsField | None = None
@@ -101,6 +105,8 @@ class Era(Schema):
     """Bytes alive for each logit at the loss of a compiled model."""
     logits_split: BytesField | None = None
     """Bytes alive for each logit at the loss where tensor parallel ranks share the vocabulary."""
+    graph: Literal["freed", "held"] | None = None
+    """Whether the graph of the last micro-batch, as large as this one's, was there until this one's logits were made."""
     edges: Literal["together", "in-turn"] | None = None
     """Whether embedding and head were gathered one after the other."""
     heads: Literal["own", "repeated"] | None = None
@@ -115,6 +121,10 @@ class Era(Schema):
     """Copies of the second moment that the step made for a moment."""
     stand_ins: StoredBytes | None = None
     """Bytes for each element of one matrix of each shape that stood in for gradients."""
+    adapter_read: StoredBytes | None = None
+    """Traffic of a forward pass for each element that an adapted matrix reads."""
+    adapter_read_backward: StoredBytes | None = None
+    """The same of a backward pass."""
     attention_like: Id | None = None
     """The engine whose measured attention kernels stand for those of that time."""
     micro_batch: MicroBatch | None = None

@@ -138,6 +138,9 @@ class Loss(Schema):
     """What is held where tensor parallel ranks share the vocabulary and the loss; None: as without."""
     output: Literal["dropped", "held"] = "dropped"
     """What a model gives out, logits among it, is gone as the backward pass begins, or is a variable of the loop until the next."""
+    graph: Literal["freed", "held"] = "freed"
+    """What a micro-batch computed is forgotten when the next begins, or variables of the loop refer to it until the next forward
+    pass is done: the backward pass frees what PyTorch saved, but not the inputs that matmuls of bitsandbytes keep, nor logits."""
     fp16: BytesField | None = None
     """What is held where a checkpoint of packed 4-bit weights (GPTQ, AWQ) is trained in fp16, all else cast to it, so that nothing
     widens the loss; None: as in bf16."""
@@ -231,6 +234,12 @@ class Adapters(Schema):
     """Bytes of the weights that quantisation leaves as they are (embedding, head, norms); None: 2. Matmuls of weights
     that are quantised as they are loaded (bitsandbytes) give results in the type of their input: hidden states and what is made of
     them take as many."""
+    dropout: BytesField | None = None
+    """What dropout before an adapter keeps of each element that an adapted matrix reads: the dropped copy, which the adapter
+    multiplies in place of the input, and its mask. Queries, keys and values are one matrix. None: the copy of what norms make."""
+    head: BytesField | None = None
+    """Bytes of a weight of the head as it is widened where logits are made, if it is quantised with the layers; None: it is left
+    as it is."""
     dequantise: BytesField | None = None
     """Traffic that widening one stored weight costs, as bytes at the bandwidth of streams."""
     host: SecondsField | None = None
@@ -278,6 +287,9 @@ class AttentionPolicy(Schema):
     """Widths of queries, keys and values that are kept once more: before and after rotary, cast or made contiguous."""
     heads: Literal["own", "repeated"] = "own"
     """Keys and values are kept as they are, or written out for every head of the queries before attention."""
+    parts: Literal["own", "of-product"] = "own"
+    """Queries, keys and values are tensors of their own, or views of the product that made them, all of which stays beside turned
+    queries and keys because values are a part of it (where keys and values are not repeated for heads)."""
     working: BytesField | None = None
     """Bytes that the layer at work holds for each score that is written out, beyond those that it keeps: gradients of
     probabilities and scores; None: they take no more place than what they are made of."""

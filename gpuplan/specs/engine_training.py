@@ -104,6 +104,8 @@ class TrainingProfile(Schema):
     """Bytes kept for each parameter beside master weights and moments, sharded as they are."""
     leftover_layers: Literal["between", "last"] = "between"
     """Layers that even shares of pipeline stages leave over go to stages between the ends, or to the last stages."""
+    tied: Literal["shared", "apart"] = "shared"
+    """A head that a checkpoint ties to the embedding is one matrix with it, or is loaded as a matrix of its own."""
     hidden_passes: RatioField
     """Reads and writes of [tokens, hidden] in a layer's forward pass: norms, residuals, casts."""
     rms_passes: Portion | None = None

@@ -9,6 +9,7 @@ from collections.abc import Collection, Mapping
 
 from gpuplan.formulas.memory import attention_score_bytes, copies_of_ranks, tensor_bytes
 from gpuplan.models.architecture import Block
+from gpuplan.num import all_true
 from gpuplan.plan.again import run_again
 from gpuplan.plan.precision import QUANTISED_IN_PLACE
 from gpuplan.plan.remat import Result
@@ -56,6 +57,8 @@ class KeepingHabits(Record, kw_only=True):
     """Keys and values are kept for every head of the queries."""
     remakes_attention: bool = False
     """Selective recomputation by operators runs attention again."""
+    product_stays: bool = False
+    """Values are a part of what one product made, which stays beside turned queries and keys."""
     inputs_apart: bool = False
     """Each matrix cut by columns gathers its own input."""
     inputs_copied: bool = False
@@ -68,6 +71,8 @@ class KeepingHabits(Record, kw_only=True):
     """The same of the down projection."""
     hands_parts: bool = False
     """Each tensor parallel rank sends the next pipeline stage its part of the hidden states."""
+    dropout: Term | None = None
+    """Bytes of an element of an adapted matrix's input that dropout before the adapter keeps; None: a copy of what norms make."""
     whole_edges: bool = False
     """The embedding, and the head without sequence parallelism, are whole on each tensor parallel rank; logits are gathered."""
 
@@ -100,6 +105,8 @@ class KeptTensors(Record, kw_only=True):
         if self.tuning.scales and (made := [(op, one) for op in program.ops for one in op.matrices]):
             outputs = {one.name: self.leaves.times(f"{at}.{one.name}.outputs", one.fan_out, one.copies) for _, one in made}
             found["scaled"] = self.bytes(f"{at}.scaled", total(f"{at}.scaled_widths", outputs))
+        if (dropped := self.dropped(at, program)) is not None:
+            found["dropped"] = dropped
         for part in MIXERS:
             inside = program.within((part,))
             tensors = [one for one in inside.tensors if one.result not in UNREAD]
@@ -130,6 +137,8 @@ class KeptTensors(Record, kw_only=True):
         if plain and self.habits.attention is not None:
             qkv = total(f"{at}.qkv", {name: widths[name] for name in ("query", "key", "value")})
             widths["again"] = self.leaves.times(f"{at}.copies", self.habits.attention, qkv)
+        if plain and self.habits.product_stays and all(_own_heads(one) for one in narrow):
+            widths["product"] = total(f"{at}.product", {name: widths[name] for name in ("query", "key")})
         kept = {"tensors": self.bytes(f"{at}.tensors", total(f"{at}.widths", widths), narrow[0].rows)}
         kept |= {str(one.result): self.tensor(f"{at}.{one.result}", one) for one in tensors if one.element is not None}
         return total(at, kept)
@@ -141,7 +150,7 @@ class KeptTensors(Record, kw_only=True):
         if "gate" in widths and self.habits.gate is not None:
             widths["gate_copies"] = self.leaves.times(f"{at}.gate_copies", self.habits.gate, widths["gate"])
         kept = {"made": self.bytes(f"{at}.made", total(f"{at}.widths", widths), made[0].rows)}
-        adapted = self.tuning.lora_targets in ("mlp", "all") and not self.tuning.scales
+        adapted = self.tuning.lora_targets in ("mlp", "all") and not self.tuning.scales and self.habits.dropout is None
         if self.keeps_inputs or not self.tuning.frozen or adapted:
             kept |= {str(one.result): self.tensor(f"{at}.{one.result}", one) for one in tensors if one.multiplied}
         return total(at, kept)
@@ -218,7 +227,9 @@ class KeptTensors(Record, kw_only=True):
         held = leaf(f"{key}.norms", block.norms)
         copies = leaf.times(f"{at}.norm_tensors", count("kept_per_norm"), held)
         groups = {"qv": 1, "attention": 1, "mlp": 1, "all": 2}[self.tuning.lora_targets]
-        if self.tuning.frozen and self.keeps_inputs:
+        if self.tuning.frozen and self.habits.dropout is not None:
+            copies = copies if self.keeps_inputs else held
+        elif self.tuning.frozen and self.keeps_inputs:
             copies = total(f"{at}.norm_tensors_quantised", {"ends": copies, "dropped": count(f"adapted_{groups}")})
         elif self.tuning.scales:
             copies = held
@@ -234,6 +245,28 @@ class KeptTensors(Record, kw_only=True):
             return kept
         width = leaf.times(f"{at}.all_norms_width", held, per_norm)
         return total(f"{at}.all_norms", {"kept": kept, "wide": self.bytes(f"{at}.norms_wide", width, element=self.habits.norm)})
+
+    def dropped(self, at: str, program: LayerProgram) -> Term | None:
+        """What dropout before adapters keeps: of each input of a matrix, queries, keys and values being one; None: nothing."""
+        if self.habits.dropout is None or not self.tuning.frozen or self.tuning.scales:
+            return None
+        found: dict[str, Term] = {}
+        for op in program.within((*MIXERS, *FEED_FORWARD)).ops:
+            adapted = [one for one in op.matrices if op.part is not Part.EXPERTS and self.tuning.lora_targets in one.adapted_as]
+            for one in adapted[:1] if op.role is Role.QKV else adapted:
+                found[one.name.removeprefix("params.")] = one.fan_in
+        return self.bytes(f"{at}.dropped", total(f"{at}.dropped_widths", found), element=self.habits.dropout) if found else None
+
+    def multiplied(self, key: str, block: Block, program: LayerProgram) -> Term | None:
+        """Inputs that quantised matmuls of one layer keep; None: they keep none."""
+        if not self.tuning.frozen or not self.keeps_inputs:
+            return None
+        at = f"activations.{key}.multiplied"
+        halves = self.leaves(f"{key}.halves", min(block.norms, 2))
+        widths = {"normed": self.leaves.times(f"{at}.normed", halves, self.norm_width(key))}
+        tensors = program.within((*MIXERS, *FEED_FORWARD)).tensors
+        widths |= {str(one.result): one.width for one in _of(tensors, ("context", "inner"))}
+        return self.bytes(at, total(f"{at}.widths", widths))
 
     def norm_inputs(self, key: str, block: Block) -> Term:
         """The input of each norm alone: what it makes is made again."""
@@ -292,6 +325,11 @@ class KeptTensors(Record, kw_only=True):
     def keeps_inputs(self) -> bool:
         """Quantised matmuls keep their inputs although nothing behind them is trained, as those of bitsandbytes do."""
         return self.tuning.base_weights in QUANTISED_IN_PLACE
+
+
+def _own_heads(one: Tensor) -> bool:
+    """Keys or values are there for every head of the queries as they are made."""
+    return one.repeated is None or all_true(one.width.value == one.repeated.value)
 
 
 def _of(tensors: list[Tensor], results: Collection[str]) -> list[Tensor]:

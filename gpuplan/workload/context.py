@@ -75,6 +75,8 @@ class Types(Record, kw_only=True):
     kv: Term
     blocked: bool = False
     """Operands carry scales by blocks."""
+    streamed: Term | None = None
+    """One element of what elementwise passes read and write; None: of an activation."""
     micro: bool = False
     """Stored weights carry a scale for each block of 32 (the MX formats)."""
     coded: bool = False

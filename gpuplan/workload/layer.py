@@ -70,6 +70,7 @@ def _streams(draft: Draft, block: Block) -> None:
 def _elementwise(draft: Draft, widths: list[Term], *, rms: bool, modulated: bool, streams: int) -> None:
     """The elementwise traffic of the layer: norms and residuals over the hidden width, the rest over inner widths."""
     setting, work, at = draft.setting, draft.setting.work, draft.at
+    element = setting.types.streamed or setting.types.activation
     apart = {"all": work.hidden_passes}
     if rms and work.rms_passes is not None:
         apart["rms"] = work.rms_passes
@@ -79,7 +80,7 @@ def _elementwise(draft: Draft, widths: list[Term], *, rms: bool, modulated: bool
         apart["modulation"] = work.modulated_passes or _MODULATION
     passes = work.hidden_passes if len(apart) == 1 else total(f"{at}.hidden_passes", apart)
     hidden = layer_stream_bytes.term(
-        f"{at}.hidden_traffic", tokens=work.tokens, width=setting.hidden, passes=passes, element_bytes=setting.types.activation,
+        f"{at}.hidden_traffic", tokens=work.tokens, width=setting.hidden, passes=passes, element_bytes=element,
         ways=setting.split.sp,
     )  # fmt: skip
     parts = {"hidden": hidden}
@@ -87,6 +88,6 @@ def _elementwise(draft: Draft, widths: list[Term], *, rms: bool, modulated: bool
         parts["inner"] = layer_stream_bytes.term(
             f"{at}.inner_traffic", tokens=work.tokens,
             width=total(f"{at}.inner_width", {f"{number}": width for number, width in enumerate(widths)}),
-            passes=work.activation_passes, element_bytes=setting.types.activation, ways=ONE,
+            passes=work.activation_passes, element_bytes=element, ways=ONE,
         )  # fmt: skip
     draft.stream(Role.ELEMENTWISE, total(f"{at}.traffic", parts), work.kernels)

@@ -80,6 +80,8 @@ class BlockWork(Record, kw_only=True):
     """Bytes of one layer that wait in the host's memory."""
     working: Term | None = None
     """What the layer at work holds beyond what it keeps."""
+    multiplied: Term | None = None
+    """The part of what it keeps that quantised matmuls read."""
     norms: int
     """How many norms a layer has."""
     norm_width: Term
@@ -208,7 +210,8 @@ def training_work(
             forward=forward, backward=back, context=_context(key, program, plan, step, types),
             kept=total(f"activations.{key}", kept),
             recomputed_kept=keeper.saved(key, block, program, kept, plan.recompute, plan.saving.recompute_modules),
-            working=keeper.working(key, program), norms=block.norms, adapters=adapters, norm_width=keeper.norm_width(key),
+            working=keeper.working(key, program), multiplied=keeper.multiplied(key, block, program),
+            norms=block.norms, adapters=adapters, norm_width=keeper.norm_width(key),
         )  # fmt: skip
         blocks[key] = made if named is None else _named_results(made, named, key)
     setting, keeper = settings[0], keepers[0]

@@ -123,6 +123,15 @@ def test_degrees_beyond_the_accelerators_count_something_else() -> None:
     assert ask.tp is None
 
 
+def test_what_a_row_says_of_its_server_and_of_prompts_that_it_had_seen_is_asked() -> None:
+    of = row(engine="vllm", chip="h100", run={
+        "mode": "server", "batch": None, "request_rate": 4, "input_len": 200, "weights": "bf16", "cached_share": 0.9,
+        "max_sequences": 128, "recv_interval": 10,
+    })  # fmt: skip
+    ask = asked(of)
+    assert (ask.rate, ask.cached_share, ask.max_sequences, ask.recv_interval) == (4.0, 0.9, 128, 10)
+
+
 def split_row(prefill: dict[str, int], decode: dict[str, int]) -> Row:
     return row(
         engine="sglang", chip="h100", model="deepseek-v3", hardware={"count": None},

@@ -20,7 +20,7 @@ units:
 """
 
 
-TODAY = date(2026, 11, 22)
+TODAY = date(2026, 11, 23)
 
 
 def check_today(*paths: Path) -> list[Finding]:

@@ -13,7 +13,7 @@ from gpuplan.check.examine import RULES, Finding, examine
 from gpuplan.check.rules import severity_of
 from gpuplan.specs.catalog import shipped_folder
 
-TODAY = date(2026, 11, 22)
+TODAY = date(2026, 11, 23)
 H100 = "accelerators/nvidia/h100-sxm-80gb.yaml"
 A100 = "accelerators/nvidia/a100-sxm-80gb.yaml"
 L4 = "accelerators/nvidia/l4.yaml"
@@ -333,14 +333,14 @@ PRICES = [
     one(
         "a price from the future",
         AWS,
-        r"(instance: p5.48xlarge, region: us-east-1, kind: on_demand, price: 55.04 USD/h, date: )2026-07-20",
+        r"(instance: p5.48xlarge, region: us-east-1, kind: on_demand, price: 55.04 USD/h, date: )2026-10-10",
         r"\g<1>2027-07-20",
         "spec.future-date",
     ),
     one(
         "an old price",
         AWS,
-        r"(instance: p5.48xlarge, region: us-east-1, kind: on_demand, price: 55.04 USD/h, date: )2026-07-20",
+        r"(instance: p5.48xlarge, region: us-east-1, kind: on_demand, price: 55.04 USD/h, date: )2026-10-10",
         r"\g<1>2024-07-20",
         "spec.stale-price",
         "days ago",

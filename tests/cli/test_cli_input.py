@@ -176,7 +176,7 @@ def test_all_prices_of_what_is_named_are_listed(call: Call) -> None:
 def test_a_list_of_prices_is_whole_at_every_width(call: Call, columns: int) -> None:
     out = call("prices", "list", "h100", columns=columns).out
     said = " ".join(out.split())
-    for cell in ("on demand", "spot", "date unknown", "us-east-1", "2026-07-20", "AWS price API, us-east-1"):
+    for cell in ("on demand", "spot", "date unknown", "us-east-1", "2026-10-10", "AWS: prices of the page of on-demand prices"):
         assert cell in said
     assert all(len(line) <= columns for line in out.splitlines() if "://" not in line)
 

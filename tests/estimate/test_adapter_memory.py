@@ -29,7 +29,7 @@ def test_scales_train_two_numbers_for_each_output_and_keep_it() -> None:
     scaled = figures("litgpt", tuning=Tuning(scales=True), recompute="none")
     assert part(scaled, "adapters") / 2 == 2 * (outputs + 2048) * 28 - 2 * 2048 * 28
     thin = figures("litgpt", tuning=Tuning(lora=1, lora_targets="qv"), recompute="none")
-    inputs = 2 * 3072  # What adapters of queries and values keep: their input, and its copy behind dropout.
+    inputs = 1.5 * 3072  # What adapters of queries and values keep: the copy behind dropout in 16 bits, and its mask in 8.
     assert part(scaled, "activations") - part(thin, "activations") == pytest.approx((outputs - inputs) * 2 * 28 * 1024, rel=1e-6)
 
 

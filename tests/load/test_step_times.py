@@ -23,6 +23,7 @@ SERVED: tuple[tuple[str, str, str, dict[str, Any]], ...] = (
     ("qwen3-next-80b-a3b", "4xh100-sxm-80gb", "vllm", {"tp": 4.0}),
     ("gemma-3-27b", "2xh100-sxm-80gb", "vllm", {"tp": 2.0}),
     ("mamba2-2.7b", "a100-sxm-80gb", "vllm", {}),
+    ("llama-3-8b", "2xh100-sxm-80gb", "vllm@0.6.1", {"tp": 2.0}),
 )
 
 

@@ -345,7 +345,7 @@ def test_what_is_on_record_is_kept_and_said(tmp_path: Path) -> None:
         "  web: {title: AWS, url: 'https://aws.amazon.com/ec2/pricing', checked: 2026-10-01, kind: price}\n"
         "default_region: us-west-2\noffers:\n"
         "  - {instance: p5.48xlarge, region: us-east-1, kind: on_demand, price: 40 USD/h, date: 2026-10-01, source: contract}\n"
-        "  - {instance: p5.48xlarge, region: us-west-2, kind: on_demand, price: 60 USD/h, date: 2026-10-01, source: web}\n"
+        "  - {instance: p5.48xlarge, region: us-west-2, kind: on_demand, price: 60 USD/h, date: 2026-10-20, source: web}\n"
         "  - {instance: p4d.24xlarge, region: us-west-2, kind: on_demand, price: 22 USD/h, date: 2026-10-01, source: web}\n",
         encoding="utf-8",
     )

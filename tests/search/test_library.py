@@ -15,7 +15,7 @@ def found(on: str, **more: float):
 def test_an_instance_is_priced_by_its_offer_and_the_note_names_it():
     one = found("2xaws:p5.48xlarge")
     assert abs(one.subject.price.value * HOUR - 55.04 / 8) < 1e-9
-    assert any("us-east-1" in note.text and "2026-07-20" in note.text for note in one.notes if note.code == "price.used")
+    assert any("us-east-1" in note.text and "2026-10-10" in note.text for note in one.notes if note.code == "price.used")
 
 
 def test_an_instance_without_a_price_says_so():

@@ -35,9 +35,8 @@ def library() -> Library:
         ({"arrival": "poisson", "concurrency": 4}, "load.poisson"),
         ({"arrival": "burst"}, "load.burst"),
         ({"arrival": "burst", "requests": 4, "concurrency": 4}, "load.burst"),
-        ({"rate": 4.0, "requests": 40}, "load.steady"),
         ({"simulate": True}, "load.nothing"),
-        ({"rate": 4.0, "engine": "llama-cpp"}, "load.no-schedule"),
+        ({"rate": 4.0, "engine": "gpt-fast"}, "load.no-schedule"),
         ({"rate": 4.0, "model": "bge-m3", "output": None}, "load.reads"),
         ({"rate": 4.0, "host_weights": 2**30}, "load.host"),
         ({"rate": 4.0, "model": "llama-3.2-11b-vision", "images": 1}, "load.across"),
@@ -113,3 +112,12 @@ def test_users_need_not_be_shared_evenly(library: Library) -> None:
     """101 users leave every division open, and those of one replica get their part."""
     found = settled(ServeAsk(**{**ASKED, "on": "8xh100", "concurrency": 101}), library)
     assert float(found.plan.parallel.dp) > 1
+
+
+def test_what_fits_narrowly_tells_times_as_they_are_if_it_fits(library: Library) -> None:
+    made = answer_serving(ServeAsk(model="gpt-oss-120b", on="1xh100", concurrency=64, prompt=1024, output=256), library)
+    assert made.verdict.narrowly
+    assert made.ranges["max_sequences"][0] < 1, "it may not fit"
+    low, high = made.ranges["ttft_s"]
+    assert high < 10 * low
+    assert any(note.code == "load.if-fits" for note in made.notes)

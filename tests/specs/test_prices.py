@@ -81,25 +81,25 @@ def test_p5_has_a_price_with_date_and_source():
     assert offer.price is not None
     assert offer.price.value * HOUR == pytest.approx(55.04)
     assert (offer.region, offer.kind, offer.per, offer.date, offer.status) == (
-        "us-east-1", "on_demand", "instance", "2026-07-20", "current",
+        "us-east-1", "on_demand", "instance", "2026-10-10", "current",
     )  # fmt: skip
     assert offer.price.unit == "USD/s"
     assert offer.price.source.kind == "price"
     assert offer.price.source.url.startswith("https://")
-    assert offer.price.source.checked == "2026-11-20"
+    assert offer.price.source.checked == "2026-11-23"
     assert usd_per_s(target, offer).value * HOUR == pytest.approx(64 * 55.04)
 
 
 @pytest.mark.parametrize(
     ("text", "usd"),
     [
-        ("aws:p4d.24xlarge", 21.957642),
+        ("aws:p4d.24xlarge", 21.9576),
         ("aws:g5.48xlarge", 16.288),
         ("azure:Standard_ND96isr_H100_v5", 98.32),
         ("gcp:a3-highgpu-8g", 88.49),
         ("tpu-v5e-8", 9.6),
         ("2xtpu-v5p-256", 2 * 128 * 4.2),
-        ("crusoe:l40s", 1.0),
+        ("crusoe:l40s", 1.5),
         ("aws-sagemaker:ml.p5.48xlarge", 63.296),
         ("colab:t4", 1.07 * 0.0999),
         ("snowflake:GPU_NV_S", 0.57 * 3),
@@ -159,7 +159,7 @@ def test_a_commitment_without_a_list_price_says_what_the_seller_offers(text, wor
         ("gcp:a3-highgpu-8g", "reserved_1yr", "us-central1", 61.38367),
         ("gcp:a3-highgpu-8g", "reserved_3yr", "us-central1", 38.86438),
         ("azure:Standard_NC24ads_A100_v4", "reserved_1yr", "francecentral", 3.8215484),
-        ("azure:Standard_NC24ads_A100_v4", "spot", "francecentral", 0.848417),
+        ("azure:Standard_NC24ads_A100_v4", "spot", "francecentral", 0.8484),
     ],
 )
 def test_terms_of_google_and_azure(text, kind, region, usd):

@@ -9,7 +9,7 @@ from typing import Any
 from gpuplan.errors import Problem, UsageError, did_you_mean
 from gpuplan.plan.ask import ASKS
 from gpuplan.plan.ask_goal import GOALS
-from gpuplan.plan.read import elsewhere
+from gpuplan.plan.other_words import meant
 from gpuplan.plan.signature import properties, schema
 
 LEFT_OUT = ("specs", "trace", "command", "engine_args", "emit", "front")
@@ -174,7 +174,7 @@ def _file(key: str, value: object) -> Problem:
 def _not_taken(tool: str, key: str, known: Mapping[str, Any]) -> Problem:
     if key in LEFT_OUT:
         return Problem("tool.left-out", f"{tool}: `{key}` is for the command line alone", "assistants read and write no files")
-    return Problem("tool.option", f"{tool}: no option `{key}`", elsewhere(key, ASKS.get(tool)) or did_you_mean(key, known))
+    return Problem("tool.option", f"{tool}: no option `{key}`", meant(key, known, tool) or did_you_mean(key, known))
 
 
 _SHORTER = {

@@ -79,7 +79,7 @@ def experts(draft: Draft, moe: Moe) -> list[Term]:
     )
     gate = layer_stream_bytes.term(
         f"{at}.gate_traffic", tokens=copies, width=total(f"{at}.gate_width", {"read": up, "written": inner}),
-        passes=work.activation_passes, element_bytes=setting.types.activation, ways=ONE,
+        passes=work.activation_passes, element_bytes=setting.types.streamed or setting.types.activation, ways=ONE,
     )  # fmt: skip
     draft.stream(Role.GATE, gate, ONE)
     return widths
