@@ -44,10 +44,13 @@ def compared(name: str, work: Callable[[], object], reading: Callable[[], object
 def checked() -> Figure:
     """`gpuplan specs check` on all that is shipped, beside parsing it."""
     from gpuplan.check.examine import check
+    from gpuplan.models.catalog import CARDS
     from gpuplan.specs.catalog import KINDS, shipped_folder
     from gpuplan.strict_yaml import load_yaml
 
-    paths = [path for kind in KINDS if kind != "models" for path in (shipped_folder() / kind).rglob("*.yaml")]
+    # Model cards are checked with the rest, and lie elsewhere.
+    folders = [*(shipped_folder() / kind for kind in KINDS if kind != "models"), CARDS]
+    paths = [path for folder in folders for path in folder.rglob("*.yaml")]
     return compared("checking the shipped specs", check, lambda: [load_yaml(path) for path in paths], CHECK_TARGET)
 
 

@@ -347,7 +347,9 @@ def _matching(inner: Read, mark: Pattern) -> Read:
     def go(given: Any, at: Path_, report: Report) -> Any:
         made = inner(given, at, report)
         if made is not BAD and regex.fullmatch(made) is None:
-            return report.bad(at, "bad-format", f"`{given}` is not written as it must be", f"it must match {mark.regex}")
+            small = re.sub(r"[\s/]+", "-", made.strip().lower())
+            hint = f"write it as `{small}`" if regex.fullmatch(small) else f"it must match {mark.regex}"
+            return report.bad(at, "bad-format", f"`{given}` is not written as it must be", hint)
         return made
 
     return go

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import reduce
+from functools import lru_cache, reduce
+from operator import add
 from typing import Any, ClassVar, Generic, Literal, ParamSpec, TypeAlias, cast, get_args
 
 from gpuplan.num import Num, is_array, maximum
@@ -341,26 +342,35 @@ def _fold(op: Callable[[Num, Num], Num], word: str) -> Callable[..., Term]:
     def fn(**values: Num) -> Num:
         return reduce(op, values.values())
 
+    @lru_cache(4096)
+    def of(unit: str, names: tuple[str, ...]) -> Formula[...]:
+        return Formula(fn, word, source, unit, dict.fromkeys(names, unit))
+
     def apply(name: str, parts: Mapping[str, Term] | Iterable[Term], /, *, begun: Term | None = None) -> Term:
-        named = dict(parts) if isinstance(parts, Mapping) else numbered((part.name, part) for part in parts)
-        units = {part.unit for part in named.values()}
-        if len(units) != 1:
-            raise WiringError(f"{name}: cannot {word} {', '.join(sorted(units)) or 'nothing'}")
-        unit = units.pop()
-        made = Formula(fn, word, source, unit, dict.fromkeys(named, unit))
-        values = {key: part.value for key, part in named.items()}
+        named = parts if isinstance(parts, Mapping) else numbered((part.name, part) for part in parts)
+        args = tuple(named.items())
+        unit = args[0][1].unit if args else ""
+        values: list[Num] = []
+        for _, part in args:
+            if part.unit != unit:
+                values.clear()
+                break
+            values.append(part.value)
+        if not values:
+            units = sorted({part.unit for part in named.values()})
+            raise WiringError(f"{name}: cannot {word} {', '.join(units) or 'nothing'}")
         if begun is not None:
             done = [part for _, part in begun.args]
-            first = list(named.values())[: len(done)]
+            first = [part for _, part in args[: len(done)]]
             if begun.formula is None or begun.formula.name != word or [*map(id, done)] != [*map(id, first)]:
                 raise WiringError(f"{name}: `{begun.name}` is no {word} of its first parts")
-            values = {"": begun.value, **dict(list(values.items())[len(done) :])}
-        return _derived(name, fn(**values), unit, source, made, tuple(named.items()))
+            values[: len(done)] = [begun.value]
+        return _derived(name, reduce(op, values), unit, source, of(unit, tuple(named)), args)
 
     return apply
 
 
-total = _fold(lambda a, b: a + b, "sum")
+total = _fold(add, "sum")
 """`total(name, {key: term, …})` or `total(name, [term, …])`: the sum of terms in one unit.
 
 `begun`, the sum of the first of them, saves adding those up again, and the result is the same to the last bit.

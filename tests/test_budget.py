@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.sweeps import each
+
 ROOT = Path(__file__).parents[1]
 FILES = sorted((ROOT / "gpuplan").rglob("*.py"))
 MOST_LINES = 400
@@ -64,13 +66,13 @@ def test_the_counter_counts() -> None:
     assert code_lines('"""One.\n\nTwo."""\n\n# three\nx = (  # four\n    1,\n)\n') == 5
 
 
-@pytest.mark.parametrize("path", FILES, ids=short)
+@each("path", FILES)
 def test_no_file_is_long(path: Path) -> None:
     lines = code_lines(path.read_text(encoding="utf-8"))
     assert lines <= MOST_LINES, f"{short(path)} has {lines} code lines: split it"
 
 
-@pytest.mark.parametrize("path", [path for path in FILES if short(path) not in BOUNDS], ids=short)
+@each("path", [path for path in FILES if short(path) not in BOUNDS])
 def test_no_rate_or_capacity_is_written_in_python(path: Path) -> None:
     # Bandwidths, peaks and capacities are above 1e8 in base units. Units and bounds (round powers) may be; figures live in YAML.
     found = [(line, value) for line, value in numbers(path.read_text(encoding="utf-8")) if value >= 1e8]
@@ -78,7 +80,7 @@ def test_no_rate_or_capacity_is_written_in_python(path: Path) -> None:
     assert figures == []
 
 
-@pytest.mark.parametrize("path", FILES, ids=short)
+@each("path", FILES)
 def test_no_chip_name_stands_beside_a_figure(path: Path) -> None:
     # `{"h100": 3.35}` in code would be a spec table; docstrings and help may name chips.
     tree = ast.parse(path.read_text(encoding="utf-8"))
@@ -98,7 +100,7 @@ def test_no_chip_name_stands_beside_a_figure(path: Path) -> None:
     assert figures == []
 
 
-@pytest.mark.parametrize("path", FILES, ids=short)
+@each("path", FILES)
 def test_each_module_says_which_question_it_answers(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     assert not text.strip() or ast.get_docstring(ast.parse(text)), f"{short(path)} has no docstring"

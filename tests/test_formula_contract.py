@@ -22,6 +22,7 @@ import gpuplan.formulas
 from gpuplan.formula_text import formula_meaning, formula_signature, formula_text
 from gpuplan.num import Bytes, Num, maximum
 from gpuplan.term import DEFINITION, FORMULAS, Formula, WiringError, formula
+from tests.sweeps import each
 
 for module in pkgutil.walk_packages(gpuplan.formulas.__path__, "gpuplan.formulas."):
     importlib.import_module(module.name)
@@ -39,11 +40,7 @@ ALLOWED_NODES = (
 )  # fmt: skip
 
 
-def _named(made: Formula[...]) -> str:
-    return f"{made.fn.__module__.rsplit('.', 1)[-1]}.{made.name}"
-
-
-every_formula = pytest.mark.parametrize("made", ALL, ids=_named)
+every_formula = each("made", ALL)
 
 
 @every_formula

@@ -30,7 +30,8 @@ SERVING_HEAD = """# What `gpuplan accuracy --task inference --by engine --budget
 # compare, rows missed.
 # Rows that a `flag` calls doubtful are not compared. 60 were marked on 2026-11-23, so fewer rows are asked for: 52 first
 # tokens of SGLang's runs before January 21 of 2026, which hold kernels being compiled (no warm-up until InferenceX's pull
-# request 480), and 8 prompts of llama.cpp at a ninth of what the same page has for the same card in 4 bits.
+# request 480), and 8 prompts of llama.cpp at a ninth of what the same page has for the same card in 4 bits. On 2026-11-24 five
+# of workers of two kinds, at ten times what the same workers took the same day.
 # Written by tools/accuracy_budget.py.
 """
 

@@ -11,11 +11,17 @@ from gpuplan.accuracy.compare import METRICS, Metric, Point
 from gpuplan.accuracy.judge import Judged, Judgement, Ran
 from gpuplan.accuracy.rows import Row, Task
 
+RATES = ("request_rate", "request_rate_qps")
+"""What rows call the requests that come a second."""
+
 
 def engine_of(row: Row) -> str:
-    """The engine that a row names, and whether prompts are read and answers written on accelerators of their own."""
+    """The engine that a row names; apart where accelerators of their own write its answers, or its requests come at a rate."""
     name = row.engine.split()[0] if row.engine else "not said"
-    return f"{name} (disaggregated)" if row.run.get("disaggregated") else name
+    if row.run.get("disaggregated"):
+        return f"{name} (disaggregated)"
+    at_rate = row.task == "inference" and not row.run.get("concurrency") and any(row.run.get(key) for key in RATES)
+    return f"{name} (at a rate)" if at_rate else name
 
 
 KEYS: Mapping[str, Callable[[Row], str]] = {

@@ -81,6 +81,8 @@ def _unit(lines: Lines, finding: Finding, path: Path) -> bool:
         return True
     said = re.match(r".*`([^`]+)` in `([^`]+)` is not a unit", finding.message)
     meant = re.fullmatch(r"write (\S+)", finding.hint)
+    if said is not None and "network" in finding.message and said[1].endswith("bps"):  # `Gbps` of a network are bits, `GBps` bytes
+        meant = re.match(r"write (\S+bit/s) or ", finding.hint)
     if said is None or meant is None or meant[1] not in UNITS or at >= len(lines) or said[2] not in lines[at]:
         return False
     right = said[2].strip().removesuffix(said[1]).rstrip()
@@ -94,6 +96,17 @@ def _word(lines: Lines, finding: Finding, path: Path) -> bool:
     meant = re.fullmatch(r"did you mean `([^`]+)`\?", finding.hint)
     at = finding.line - 1
     if said is None or meant is None or key(said[1]) != key(meant[1]) or at >= len(lines) or said[1] not in lines[at]:
+        return False
+    lines[at] = lines[at].replace(said[1], meant[1], 1)
+    return True
+
+
+def _small(lines: Lines, finding: Finding, path: Path) -> bool:
+    """Write a name as ids are written, where that is all that is wrong: `H100 SXM` is `h100-sxm`."""
+    said = re.match(r".*: `([^`]+)` is not written as it must be", finding.message)
+    meant = re.fullmatch(r"write it as `([^`]+)`", finding.hint)
+    at = finding.line - 1
+    if said is None or meant is None or at >= len(lines) or said[1] not in lines[at]:
         return False
     lines[at] = lines[at].replace(said[1], meant[1], 1)
     return True
@@ -113,6 +126,6 @@ def _reference(lines: Lines, finding: Finding, path: Path) -> bool:
 
 _MENDED: Mapping[str, Callable[[Lines, Finding, Path], bool]] = {
     "spec.missing-key": _format, "model.missing-key": _format, "spec.id-not-file-name": _id, "model.id-not-file-name": _id,
-    "spec.orphan-source": _source, "spec.bad-unit": _unit, "spec.unknown-value": _word,
+    "spec.orphan-source": _source, "spec.bad-unit": _unit, "spec.bad-format": _small, "spec.unknown-value": _word,
     "spec.unknown-reference": _reference, "model.unknown-value": _word,
 }  # fmt: skip

@@ -68,20 +68,23 @@ class Publishers(SpecFile):
 
     def of(self, url: str) -> Publisher | None:
         """The publisher of an address, or None where none is listed; of several the one whose addresses begin most alike."""
-        fit = [one for one in self.publishers if _within(url, one.url)]
+        bare = _bare(url)
+        fit = [one for one in self.publishers if bare.startswith(one.url.casefold())]
         return max(fit, key=lambda one: len(one.url), default=None)
 
     def refusal(self, url: str) -> Refused | None:
         """Why an address may not be cited; None where it may."""
-        return next((one for one in self.refused if _within(url, one.url)), None)
+        bare = _bare(url)
+        return next((one for one in self.refused if bare.startswith(one.url.casefold())), None)
 
 
 def _words(text: str) -> set[str]:
     return set(re.findall(r"[a-z]+|\d+", text.casefold()))
 
 
-def _within(url: str, place: str) -> bool:
-    return _PLACE.sub("", url).casefold().startswith(place.casefold())
+def _bare(url: str) -> str:
+    """An address without what is alike in most."""
+    return _PLACE.sub("", url).casefold()
 
 
 @cache

@@ -92,7 +92,8 @@ def _load(catalog: Catalog, name: str) -> tuple[SpecFile, Path]:
     from gpuplan.specs.plain_names import known_as
 
     plain = known_as(name, catalog) or name
-    near = nearest(name) or nearest(plain)
+    exact = any(key(plain) in catalog.paths(kind) or key(plain) in catalog.names(kind) for kind in SHOWN)
+    near = nearest(name) or ("" if exact else nearest(plain))
     if plain != name and not near:
         say(f"note: `{name}` was taken as `{key(plain)}`")
         return _load(catalog, plain)

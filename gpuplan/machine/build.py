@@ -159,7 +159,7 @@ def _kernels(
     parameters |= overlay.grouped_terms(chain, dtypes, engine, fused=fused_experts)
     parameters |= overlay.batched_terms(chain, dtypes, engine)
     parameters |= overlay.attention_terms(chain, dtypes, engine)
-    parameters |= overlay.single_terms(chain)
+    parameters |= overlay.single_terms(chain, engine)
     parameters = with_borrowed_attention(chip, with_borrowed_clock(chip, parameters, chain, catalog), chain, catalog)
     parameters |= overlay.kernel_residuals(chain, engine)
     return Kernels(

@@ -272,14 +272,18 @@ def _left_terms(link: Link, prefix: str, leaves: Leaves) -> dict[str, Term]:
     return {**dict(terms_of(link, prefix, leaves)), **{name: Term(f"hw.{name}", 1.0, "1", source) for name in marks}}
 
 
-def single_terms(chain: Sequence[Link]) -> dict[str, Term]:
-    """Streams, scans, copies to and from the host, kernels' starts, and what collectives take from those beside them."""
+def single_terms(chain: Sequence[Link], engine: str | None = None) -> dict[str, Term]:
+    """Streams, scans, copies to and from the host, kernels' starts, and what collectives take from those beside them.
+
+    Streams are the engine's own where a file has such.
+    """
     found: dict[str, Term] = {}
+    own = [(link, fits.stream) for link in chain if engine and (fits := link.file.engines.get(engine)) and fits.stream is not None]
     for section in ("stream", "scan", "host", "launch", "beside"):
         hit = next(((link, fit) for link in chain if (fit := getattr(link.file, section)) is not None), None)
         if hit is not None:
             found |= dict(terms_of(hit[0], section, hit[1]))
-    return found
+    return found | (dict(terms_of(own[0][0], "stream", own[0][1])) if own else {})
 
 
 def fabric_terms(link: Link, level: str, fabric: Fabric, engine: str | None) -> dict[str, Term]:

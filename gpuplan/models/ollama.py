@@ -29,6 +29,8 @@ ALSO = {"fp16": "fp16", "f16": "fp16", "bf16": "bf16", "f32": "fp32", "fp32": "f
 """What tags call plain types."""
 KNOWN = ("latest", "instruct", "chat", "text", "it", "pt", "base", "code", "thinking")
 """Words of tags that say nothing of sizes or types."""
+SIZED = ("nano", "tiny", "mini", "small", "medium", "large", "xl")
+"""Words of tags that are sizes, as in `phi3:medium`."""
 _SIZE = re.compile(r"^e?\d+(\.\d+)?[bm]$|^\d+x\d+(\.\d+)?b$")
 TYPE = re.compile(r"[-_]((?:ud-)?i?q\d\w*|t?q\d\w*|f16|fp16|bf16|f32|fp32|mxfp4)$", re.IGNORECASE)
 MODEL, PROJECTOR = "application/vnd.ollama.image.model", "application/vnd.ollama.image.projector"
@@ -190,6 +192,9 @@ def _of_table(name: str, made: Name, extra_dirs: Sequence[Path]) -> ModelCard:
     entry = table.models.get(made.model.lower()) if made.of_library else None
     words = rest.lower().split("-") if rest else []
     size = next((one for one in words if _SIZE.match(one) or (entry is not None and one in entry.sizes)), "")
+    sized = next((one for one in words if one in SIZED), "")
+    if entry is not None and not size and sized:
+        size = next((one for one, held in entry.sizes.items() if sized in held.card.split("-")), sized)
     if entry is not None and not size and (made.tag == "latest" or not any(char.isdigit() for char in rest)):
         size = entry.latest
     tagged = entry.sizes.get(size) if entry is not None else None

@@ -163,7 +163,7 @@ def places(ask: Where, run: Common, library: Library, *, priced: bool, training:
             found += [Machine(name, name, 1, chip) for name, chip in chips.items()]
     kept = [one for one in found if not priced or one.price is not None]
     if priced and not kept and found:
-        raise _no_price(found, run, old)
+        raise _no_price(found, run, old, library)
     if priced and ask.on is None and ask.cloud is None:
         kept, more = _dated(kept)
         notes = (*notes, *more)
@@ -211,7 +211,9 @@ def _chips(ask: Where, library: Library) -> tuple[dict[str, Chip], tuple[Note, .
     named = ("id", "memory", "power", "bandwidth", "serves_only", *RATES)
     wanted: list[Column] = [column_of(columns, name, ACCELERATORS) for name in named]
     conditions: list[Condition] = [where(columns, text, ACCELERATORS, "--filter") for text in (ask.filter or "").split()]
-    rows = rows_of(library.catalog, ACCELERATORS, [*wanted, *(one.column for one in conditions)])
+    columns_read = [*wanted, *(one.column for one in conditions)]
+    key = ("accelerators of the planner", *(column.name for column in columns_read))
+    rows = library.catalog.once(key, lambda: rows_of(library.catalog, ACCELERATORS, columns_read))
     kept, notes = select(rows, conditions, LISTINGS[ACCELERATORS].name)
     if not kept:
         hint = "`gpuplan specs list` shows what there is"
@@ -400,11 +402,16 @@ def _unit(name: str) -> str:
     return counted(name)[1]
 
 
-def _no_price(found: Sequence[Machine], run: Common, old: Sequence[str]) -> UnknownError:
+def _no_price(found: Sequence[Machine], run: Common, old: Sequence[str], library: Library) -> UnknownError:
     """Nothing that is allowed has a price."""
     kind = (run.price_kind or "on_demand").replace("_", " ")
     what = f"no {kind} price is on record for any of {so_many(len(found), 'machine')}: {some([one.name for one in found])}"
     hint = "give one with --price and --on, import some with `gpuplan prices import`, or --minimize time, gpus or energy"
+    names = {tuple(one.name.split(":", 1)) for one in found if one.kind == "instance"}
+    lists = [prices for seller in {each[0] for each in names} for _, prices in price_lists(library.catalog, seller)]
+    offers = [(each.kind, (one.seller, each.instance)) for one in lists for each in one.offers if each.status == "current"]
+    if kinds := sorted({kind for kind, name in offers if name in names}):
+        hint = f"there are prices of another kind: {' or '.join(f'--price-kind {one}' for one in kinds)}; or {hint}"
     if old:
         what = f"every price is older than --max-price-age {so_many(run.max_price_age or 0, 'day')}, or there is none: {some(old)}"
         hint = (

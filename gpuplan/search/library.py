@@ -14,6 +14,7 @@ from gpuplan.estimate.pins import checked
 from gpuplan.estimate.subject import Subject
 from gpuplan.formulas.basic import unspared_bytes
 from gpuplan.machine.build import hardware_of
+from gpuplan.machine.experts_like import with_experts_like
 from gpuplan.machine.half_sums import with_half_sums
 from gpuplan.machine.hardware import Hardware
 from gpuplan.machine.overlay import withheld
@@ -222,7 +223,7 @@ class Library:
         """
         kernels = engine.attention_like or engine.id
         vector, warps = (None, None) if engine.serving is None else (engine.serving.vector_decode, engine.serving.warp_experts)
-        own = f"{engine.fused_quantisation} {engine.eight_bit_inputs} {engine.half_sums}"
+        own = f"{engine.experts_like} {engine.fused_quantisation} {engine.eight_bit_inputs} {engine.half_sums}"
         key = on, f"{engine.id} {kernels} {engine.kernels} {vector} {warps} {own}", memory
         if key not in self._machines and memory is not None:
             hw = self.machine(on, engine)
@@ -237,6 +238,8 @@ class Library:
                 fused_experts=engine.serving is not None, fused_quantisation=engine.fused_quantisation,
                 eight_bit_inputs=engine.eight_bit_inputs,
             )  # fmt: skip
+            if target.accelerator.family in engine.experts_like:
+                made = with_experts_like(made, dict[str, str](engine.experts_like[target.accelerator.family].items()))
             if vector is not None:
                 made = with_vector_decode(made, target.accelerator, vector, engine.term("engine.vector_decode", vector.values))
             if warps is not None:

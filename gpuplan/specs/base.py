@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, TypeAlias, TypeVar
 
@@ -80,10 +81,17 @@ class SpecFile(Schema):
     notes: tuple[str, ...] = ()
     """What a reader must know: conflicts between sources, traps, limits."""
 
+    @cached_property
+    def _walked(self) -> list[tuple[Path_, Sourced | SourcedText | Section]]:
+        """Everything in the file that names a source, sections before what they hold."""
+        found: list[tuple[Path_, Sourced | SourcedText | Section]] = []
+        _gather(self, (), found)
+        return found
+
     def faults(self) -> Iterator[Fault]:
         """Values and sections whose source is not there."""
         told: set[tuple[Path_, str]] = set()
-        for at, named in _walk(self, ()):
+        for at, named in self._walked:
             # What a section names is said once, and not again for each value that has it from there.
             if (
                 named.source
@@ -97,11 +105,11 @@ class SpecFile(Schema):
 
     def values(self) -> Iterator[tuple[str, Sourced | SourcedText]]:
         """Every sourced value of the file with its dotted path."""
-        return ((_dotted(at), value) for at, value in _walk(self, ()) if not isinstance(value, Section))
+        return ((_dotted(at), value) for at, value in self._walked if not isinstance(value, Section))
 
     def named_sources(self) -> set[str]:
         """The keys of the sources that a value, or a section, names."""
-        return {named.source for _, named in _walk(self, ())} - {""}
+        return {named.source for _, named in self._walked} - {""}
 
     def source_of(self, named: Sourced | SourcedText | Section, *told: str) -> Source:
         """The source of a value, or of the plain words of a section, with what is `told` of it in the note.
@@ -154,21 +162,24 @@ def _dotted(at: Path_) -> str:
     return ".".join(map(str, at))
 
 
-def _walk(value: Any, at: Path_) -> Iterator[tuple[Path_, Sourced | SourcedText | Section]]:
-    """Everything in a file that names a source, sections before what they hold."""
+def _gather(value: Any, at: Path_, found: list[tuple[Path_, Sourced | SourcedText | Section]]) -> None:
+    items: Iterable[tuple[str | int, Any]] = ()
     if isinstance(value, (Sourced, SourcedText)):
-        yield at, value
+        found.append((at, value))
     elif isinstance(value, Schema):
         if isinstance(value, Section):
-            yield at, value
-        for key in value.field_names():
-            yield from _walk(getattr(value, key), (*at, key))
+            found.append((at, value))
+        items = ((key, value.__dict__[key]) for key in value.field_names())
     elif isinstance(value, dict):
-        for key, item in value.items():
-            yield from _walk(item, (*at, key))
+        items = value.items()
     elif isinstance(value, tuple):
-        for place, item in enumerate(value):
-            yield from _walk(item, (*at, place))
+        items = enumerate(value)
+    for key, item in items:
+        if item is not None and type(item) not in _PLAIN:  # Most are: every file is walked through as it is loaded.
+            _gather(item, (*at, key), found)
+
+
+_PLAIN = frozenset({str, int, float, bool})
 
 
 Named = TypeVar("Named")
@@ -182,8 +193,10 @@ def _attributed(value: Named, source: str, before: str = "") -> Named:
     elif isinstance(value, (Sourced, SourcedText)):
         made = value.replaced(source=source) if value.source == before != source else value
     elif isinstance(value, Schema):
-        inner = {key: getattr(value, key) for key in value.field_names()}
-        changes = {key: new for key, old in inner.items() if (new := _attributed(old, source, before)) is not old}
+        changes = {
+            key: new for key in value.field_names()
+            if type(old := value.__dict__[key]) not in _PLAIN and (new := _attributed(old, source, before)) is not old
+        }  # fmt: skip
         made = value.replaced(**changes) if changes else value
     elif isinstance(value, dict):
         made = {key: _attributed(item, source, before) for key, item in value.items()}

@@ -245,6 +245,8 @@ class Engine(SpecFile):
     """The name by which measured files hold its kernels of some time, where they hold any under it; None: as those of today."""
     matmuls_like: dict[MatmulKind, Id] = field(default_factory=dict)
     """The engines whose measured matmuls of a kind stand for its own, where its own were measured otherwise than it runs them."""
+    experts_like: dict[Id, dict[MatmulKind, MatmulKind]] = field(default_factory=dict)
+    """By family of chips the kinds whose measured products over experts stand for another: it was timed with another kernel."""
     fused_quantisation: tuple[MatmulKind, ...] = ()
     """Kinds of matmuls whose input is quantised by the kernels before them, such as norms, where measurements time that too."""
     eight_bit_inputs: tuple[Literal["mxfp4"], ...] = ()

@@ -357,6 +357,8 @@ class EngineFits(Section):
     """The kernel for what the one under `decode` leaves."""
     latent: dict[Dtype, DecodeFit] = field(default_factory=dict)
     """Instead of the decode over a latent above."""
+    stream: StreamFit | None = None
+    """Instead of the memory-bound kernels below; for kernels of a graph, say, where those below are issued one by one."""
     residual: dict[Kind, Residual] = field(default_factory=dict)
     """How far measurements lie from these predictions, where it differs from what is said below."""
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from gpuplan.specs.catalog import Catalog, key
+from gpuplan.specs.catalog import SIZE, Catalog, key
 
 _MARKS = re.compile(r"\((?:r|tm|c)\)|[®™]", re.IGNORECASE)
 _BEHIND = re.compile(
     r"\s+(?:w/|with|@)\s.*$|\s+\d+-core\b.*$|\s+(?:cpu|processor)$"
-    r"|\s+(?:graphics|gpu|oam|mcm|ac|mba|edition|generation|gaming|trio|x|oc|community|secure|cloud|accelerator)$"
+    r"|\s+(?:graphics|gpu|oam|mcm|ac|mba|edition|generation|gaming|trio|suprim|vanguard|x|oc|community|secure|cloud|accelerator)$"
     r"|\s+(?:(?:dev|developer)[\s-]?kit|dual[\s-]slot)$",
     re.IGNORECASE,
 )
@@ -56,11 +56,51 @@ def known_as(name: str, catalog: Catalog) -> str | None:
     from gpuplan.specs.kinds_of_parts import nearest
 
     for one in plain_names(name):
-        if any(key(one) in catalog.paths(kind) or key(one) in catalog.names(kind) for kind in ("accelerators", "systems")):
+        if _is_known(key(one), catalog):
             return one
         if nearest(one):
             return one
-    return None
+    spelled = (other for one in (name, *plain_names(name)) for other in respelled(one))
+    return next((part for one in spelled if (part := _part_of(one, catalog)) is not None), None)
+
+
+def respelled(name: str) -> Iterator[str]:
+    """A graphics card's name as its maker spells it, with the line that people leave out; as names are compared.
+
+    >>> list(respelled("6950XT"))
+    ['6950-xt', 'rtx-6950-xt', 'gtx-6950-xt', 'rx-6950-xt']
+    >>> next(respelled("RTX 4090 mobile GPU 16G")), list(respelled("gtx1660ti laptop"))
+    ('rtx-4090-laptop-16gb', ['gtx-1660-ti-laptop'])
+    """
+    spelled = re.sub(r"-(?:laptop-gpu|mobile-gpu|mobile)(?=-|$)", "-laptop", key(name))
+    spelled = re.sub(r"^(m\d(?:-pro|-max|-ultra)?)-(?:macbook(?:-air|-pro)?|mac-mini|mac-studio|imac)(?=-|$)", r"\1", spelled)
+    spelled = re.sub(r"(?<=-)(\d+)g$", r"\1gb", spelled)
+    spelled = re.sub(r"^(gtx|rtx|rx)(?=\d)", r"\1-", spelled)
+    spelled = re.sub(r"(?<=\d)(ti|super|xtx|xt|gre)(?=-|$)", r"-\1", spelled)
+    spelled = re.sub(r"^((?:[gr]tx-)?(?:16|20)\d0)s(?=-|$)", r"\1-super", spelled)
+    if re.match(r"\d{3,4}(?:-|$)", spelled):
+        yield from (f"{line}{spelled}" for line in ("", "rtx-", "gtx-", "rx-"))
+    elif re.match(r"(?:gtx|rtx|rx|m\d)-", spelled):
+        yield spelled
+
+
+def _is_known(name: str, catalog: Catalog) -> bool:
+    """Whether an accelerator or a system has a name, as names are compared."""
+    return any(name in catalog.paths(kind) or name in catalog.names(kind) for kind in ("accelerators", "systems"))
+
+
+def _part_of(name: str, catalog: Catalog) -> str | None:
+    """The name that the catalog has of a part: as it stands, or without the memory where that is what the part has."""
+    if _is_known(name, catalog):
+        return name
+    bare, _, size = name.rpartition("-")
+    said = SIZE.fullmatch(size)
+    if said is None or not (bare in catalog.paths("accelerators") or bare in catalog.names("accelerators")):
+        return None
+    from gpuplan.specs.accelerator import Accelerator
+
+    has = catalog.load(Accelerator, bare).memory.capacity.value
+    return bare if round(has / 2**30) == int(said[1]) else None
 
 
 def _shown(inside: re.Match[str] | None) -> tuple[str, ...]:
@@ -70,7 +110,8 @@ def _shown(inside: re.Match[str] | None) -> tuple[str, ...]:
 
 def _clean(text: str) -> str:
     """Without marks, and 16G as 16GB."""
-    return re.sub(r"(?<=\d)G\b", "GB", " ".join(_MARKS.sub("", text).split()))
+    plain = re.sub(r"\swith\smax-q\sdesign\b", " Max-Q", " ".join(_MARKS.sub("", text).split()), flags=re.IGNORECASE)
+    return re.sub(r"(?<=\d)G\b", "GB", plain)
 
 
 def _steps(text: str, drop: re.Pattern[str]) -> Iterator[str]:

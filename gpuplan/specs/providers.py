@@ -13,7 +13,7 @@ from gpuplan.specs.base import SpecFile, load_spec
 from gpuplan.specs.catalog import Catalog, key, shipped_folder
 from gpuplan.specs.instance import Instance, InstanceFamily
 from gpuplan.specs.kinds_of_parts import nearest
-from gpuplan.specs.read_names import family_of, flat, splits
+from gpuplan.specs.read_names import family_of, flat, reading, splits
 
 _ENDS = (
     "cloud",
@@ -53,6 +53,8 @@ class Without(Schema):
     """What they are instead."""
     hint: str
     """What to name."""
+    rents: bool = False
+    """Whether they rent machines, so that an accelerator in the name is what was meant."""
 
 
 class Providers(SpecFile):
@@ -73,8 +75,8 @@ class Providers(SpecFile):
         spelled = {flat(one): ident for ident in ids for one in (ident, *self.names.get(ident, ()))}
         return next((spelled[one] for one in _bare(name) if one in spelled), key(name))
 
-    def refuse(self, name: str) -> None:
-        """Say what an offering is that has no instances.
+    def refuse(self, name: str, part: str, catalog: Catalog) -> None:
+        """Say what an offering is that has no instances; `part` is what of it was named, of which an accelerator is told.
 
         Raises:
             UnknownError: it is one of those, with what to name instead.
@@ -82,7 +84,10 @@ class Providers(SpecFile):
         spelled = {flat(each): one for one in self.without for each in one.names}
         found = next((spelled[one] for one in _bare(name) if one in spelled), None)
         if found is not None:
-            raise UnknownError(Problem("target.no-instances", f"`{name}` names no machine: {found.what}", found.hint))
+            read = reading(part, catalog) if found.rents and part else None
+            taken = "" if read is None else f"by its name take `{read.target}`, with a price of yours by --price"
+            hint = f"{taken}; or write its instances into a file of your own (docs/own-specs.md)" if taken else found.hint
+            raise UnknownError(Problem("target.no-instances", f"`{name}` names no machine: {found.what}", hint))
 
 
 @cache
@@ -103,11 +108,11 @@ def instance_of_provider(name: str, catalog: Catalog) -> str | None:
     table = providers()
     for said, part in () if colon else splits(name):  # `colab a100`, `Amazon EC2 p5.48xlarge`, `A4000 paperspace`
         if not nearest(name):  # `Cerebras WSE-3` is a part, and not only its maker
-            table.refuse(said)
+            table.refuse(said, part, catalog)
         if table.id_of(said, _folders(catalog)) in _folders(catalog):
             seller, colon, rest = said, ":", part
             break
-    table.refuse(seller)
+    table.refuse(seller, rest, catalog)
     ident = table.id_of(seller, _folders(catalog))
     known = [path for place, path in catalog.paths("instances").items() if place.startswith(f"{ident}/")]
     if known and not colon:
@@ -123,11 +128,12 @@ def instance_of_provider(name: str, catalog: Catalog) -> str | None:
         return one
     every = _instances(known, catalog)
     accelerator = _accelerator(rest, catalog)
-    made = [one for one in every if one.shape.accelerator == accelerator and one.accelerators == 1]
+    wanted = _count(rest)
+    made = [one for one in every if one.shape.accelerator == accelerator and one.accelerators == wanted]
     alone = [one for one in made if one.name == accelerator] or [one for one in made if one.shape.status == "offered"]
     if len(alone) == 1:
         return alone[0].qualified_name
-    what, hint = _instead(rest, every, accelerator, ident)
+    what, hint = _instead(rest, every, accelerator, ident, catalog)
     raise UnknownError(Problem("target.no-instances", f"no instance of {ident} is called `{rest}`{what}", hint))
 
 
@@ -151,8 +157,9 @@ def _folders(catalog: Catalog) -> set[str]:
     return {place.partition("/")[0] for place in catalog.paths("instances")}
 
 
-_COUNT = re.compile(r"^\d+x?-?(?=[a-z])|[-_]?x[-_]?\d+$")
+_COUNT = re.compile(r"^\d{1,2}x?-?(?=[a-z])|[-_]?x[-_]?\d{1,2}$")
 """A number of accelerators before or behind the name of one: `8xh100`, `1B200`, `a100-x4`."""
+_DIGITS = re.compile(r"\d+")
 _WORD = re.compile(r"[a-z]+\d+[a-z]?")
 """What tells one accelerator from another in a name: `h100`, `mi300x`."""
 MOST = 4
@@ -169,13 +176,30 @@ def _accelerator(name: str, catalog: Catalog) -> str | None:
     return None
 
 
-def _instead(name: str, every: Sequence[Instance], accelerator: str | None, ident: str) -> tuple[str, str]:
+def _count(name: str) -> int:
+    """How many accelerators a machine shall have that is called after one: the number beside its name, or 1.
+
+    >>> _count("8xH100"), _count("A100 x4"), _count("8x MI300X"), _count("H100")
+    (8, 4, 8, 1)
+    """
+    said = _COUNT.search(key(name))
+    return int(_DIGITS.findall(said[0])[0]) if said is not None else 1
+
+
+def _instead(name: str, every: Sequence[Instance], accelerator: str | None, ident: str, catalog: Catalog) -> tuple[str, str]:
     """What to say of a name that no instance of a provider has, and what to name instead."""
+    if accelerator is None and (read := reading(name, catalog)) is not None:
+        accelerator = read.accelerator
     words = set(_WORD.findall(_COUNT.sub("", key(name))))
     same = [one for one in every if one.shape.accelerator == accelerator]
     same = same or [one for one in every if words & set(one.shape.accelerator.split("-"))]
     if same:
-        some = sorted(same, key=lambda one: (one.shape.status != "offered", one.accelerators))
+        count = _count(name)
+        some = sorted(same, key=lambda one: (one.shape.status != "offered", one.accelerators != count, one.accelerators))
+        if _COUNT.search(key(name)) and all(one.accelerators != count for one in same):
+            part = same[0].shape.accelerator
+            own = f"or `--on {count}x{part}` with your price by --price"
+            return f", and none on record has {count} of its accelerator", f"with {part} it has {_listed(some)}; {own}"
         return "", f"with {same[0].shape.accelerator} it has {_listed(some)}"
     line = re.match(r"[a-z]+", key(name))
     alike = [key(one.qualified_name) for one in every if line is not None and re.match(rf"{line[0]}(?![a-z])", key(one.name))]

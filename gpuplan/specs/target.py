@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from gpuplan.specs.instance import Instance
     from gpuplan.specs.system import System
 
-_COUNTED = re.compile(r"^\s*([-+]?\d+(?:\.\d+)?(?:e\d+)?)\s*[x×*]\s*(.*)$", re.I)
+_COUNTED = re.compile(r"^\s*([-+]?\d+(?:\.\d+)?(?:e\d+)?)\s*(?!xtx?\b)[x×*]\s*(.*)$", re.I)
+"""Not `6800 XT`, which is a card."""
 FORMS = "write for example `8xh100`, `2xdgx-h100`, `aws:p5.48xlarge` or `tpu-v5e-8`"
 
 

@@ -266,6 +266,9 @@ def _of_size(text: str, units: int, wanted: str, catalog: Catalog) -> Target | N
     if said is None or kind is None:
         return None
     target = (_of_accelerator if kind == "accelerators" else _of_system)(text, units, name, catalog)
+    other = re.sub(r"-\d+gb$", f"-{said[1]}gb", target.accelerator.id)
+    if kind == "accelerators" and other != target.accelerator.id and other in catalog.paths("accelerators"):
+        return _of_accelerator(text, units, other, catalog)
     try:
         memory = capacity_of(target.accelerator, float(said[1]) * (2**30 if said[2] == "gib" else 1e9), catalog, f"`{text}`")
     except UsageError as error:
@@ -408,7 +411,8 @@ def by_beginning(text: str, units: int, name: str, catalog: Catalog) -> Target:
 
     plain = known_as(name, catalog)
     if plain is not None:
-        if near := nearest(plain):
+        exact = any(_exact(kind, key(plain), catalog) for kind in ("accelerators", "systems"))
+        if near := "" if exact else nearest(plain):
             raise UnknownError(Problem("target.unknown-name", what, near))
         make = _of_accelerator if _exact("accelerators", key(plain), catalog) else _of_system
         target = make(text, units, plain, catalog)

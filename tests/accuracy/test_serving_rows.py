@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from gpuplan.accuracy.inference import figures_of, serving_ask, serving_question
+from gpuplan.accuracy.report import engine_of
 from gpuplan.accuracy.rows import Row, Skip
 from gpuplan.cli.accuracy_run import answers
 from gpuplan.plan.ask_serving import ServeAsk
@@ -130,6 +131,11 @@ def test_what_a_row_says_of_its_server_and_of_prompts_that_it_had_seen_is_asked(
     })  # fmt: skip
     ask = asked(of)
     assert (ask.rate, ask.cached_share, ask.max_sequences, ask.recv_interval) == (4.0, 0.9, 128, 10)
+
+
+def test_runs_at_a_rate_are_judged_apart() -> None:
+    assert engine_of(row(engine="vllm 0.8.5", run={"request_rate": 4.0, "mode": "server"})) == "vllm (at a rate)"
+    assert engine_of(row(engine="vllm 0.8.5", run={"concurrency": 8, "request_rate": 4.0})) == "vllm"
 
 
 def split_row(prefill: dict[str, int], decode: dict[str, int]) -> Row:

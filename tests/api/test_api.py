@@ -240,6 +240,7 @@ def test_specs_that_change_are_read_anew(tmp_path: Path) -> None:
     assert gpuplan.serve("llama-3.1-8b", on="h100-sxm-80gb", advise=False)["tpot_s"].value == before
 
 
+@pytest.mark.slow  # it reads all of gpuplan and of numpy with mypy
 def test_a_type_checker_knows_the_options(tmp_path: Path) -> None:
     api = pytest.importorskip("mypy.api")
     lines = [

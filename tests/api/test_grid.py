@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import gpuplan
+from tests.sweeps import thinned
 
 GRIDS: dict[str, tuple[Any, Any, dict[str, Any]]] = {
     "degrees": (
@@ -42,7 +43,7 @@ GRIDS: dict[str, tuple[Any, Any, dict[str, Any]]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", GRIDS)
+@pytest.mark.parametrize("name", thinned(GRIDS, every=2))
 def test_a_row_says_what_its_question_alone_says(name: str) -> None:
     task, model, options = GRIDS[name]
     made = gpuplan.grid(task, model, **options)

@@ -92,3 +92,17 @@ def test_another_name_of_an_accelerator_becomes_its_id(tmp_path, capsys):
     run(["specs", "check", str(tmp_path), "--fix"])
     assert "accelerator: h100-sxm-80gb # eight of them" in path.read_text(encoding="utf-8")
     assert "mended: " in capsys.readouterr().err
+
+
+def test_an_instance_as_people_write_it_is_mended(tmp_path, capsys):
+    text = (
+        "format: 1\nid: nova\nname: Acme nova\nsources:\n  page: {title: list, url: https://acme.example, checked: 2026-11-20}\n"
+        "provider: acme\ninstances:\n  - name: nova.large\n    source: page\n    accelerator: H100 SXM\n    accelerators: 8\n"
+        "    scale_up: {kind: nvswitch}\n    network: {kind: infiniband, bandwidth: 3.2 Tbps}\n"
+    )
+    path = tmp_path / "instances" / "acme" / "nova.yaml"
+    path.parent.mkdir(parents=True)
+    path.write_text(text, encoding="utf-8")
+    assert run(["specs", "check", str(tmp_path), "--fix"]) == 0
+    assert path.read_text(encoding="utf-8") == text.replace("H100 SXM", "h100-sxm-80gb").replace("Tbps", "Tbit/s")
+    assert capsys.readouterr().err.count("mended: ") == 3

@@ -13,6 +13,7 @@ from gpuplan import accuracy
 from gpuplan.cli.commands import COMMANDS, root
 from tests.cli.cli_calls import Call
 from tests.cli.test_cli_options import BAD_NUMBERS
+from tests.sweeps import each
 
 
 def single(command: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], str, bool]]:
@@ -28,7 +29,7 @@ def single(command: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...
 SINGLE = [found for name in COMMANDS for found in single(root().get_command(None, name), (name,))]
 
 
-@pytest.mark.parametrize(("path", "flag", "switch"), SINGLE, ids=[" ".join((*path, flag)) for path, flag, _ in SINGLE])
+@each("path, flag, switch", SINGLE)
 def test_an_option_of_one_value_is_given_once(call: Call, path: tuple[str, ...], flag: str, switch: bool) -> None:
     task = path[0] in ("fit", "train", "serve")
     words = [*path, *(["llama-3.1-8b"] if task else []), *([flag, flag] if switch else [flag, "1", f"{flag}=1"])]
@@ -83,8 +84,7 @@ BEFORE = {
 } | {words: f"{name}=" for words, name in NUMBERS.items() if words.startswith("calc") or words.endswith("--set")}
 
 
-@pytest.mark.parametrize("text", [text for text in BAD_NUMBERS if text.strip()])
-@pytest.mark.parametrize("words", NUMBERS)
+@each("text, words", [(text, words) for text in BAD_NUMBERS if text.strip() for words in NUMBERS])
 def test_one_rule_for_numbers_in_all_commands(call: Call, words: str, text: str) -> None:
     option = [] if words.startswith("calc") else [words.rsplit(maxsplit=1)[-1]]
     before = words.split()[: len(words.split()) - len(option)]

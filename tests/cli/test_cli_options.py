@@ -31,7 +31,7 @@ from gpuplan.plan.remat import RESULTS
 from gpuplan.plan.signature import page, schema, typed
 from gpuplan.search.ask import estimated
 from tests.cli.cli_calls import Call, process
-from tests.sweeps import thinned
+from tests.sweeps import each, thinned
 
 ROOT = Path(__file__).parents[2]
 EVERY = [(task, key) for task, ask in ASKS.items() for key in by_key(ask) if key != "model"]
@@ -107,7 +107,7 @@ def help_words(task: str) -> list[str]:
     return process(task, "--help").stdout.split()
 
 
-@pytest.mark.parametrize(("task", "key"), EVERY)
+@each("task, key", EVERY)
 def test_every_option_stands_in_the_help(task: str, key: str) -> None:
     one, words = entry(task, key), help_words(task)
     assert set(one.flags) <= {word.strip(",") for word in words}
@@ -116,7 +116,7 @@ def test_every_option_stands_in_the_help(task: str, key: str) -> None:
     assert not one.option.about.endswith(".")
 
 
-@pytest.mark.parametrize(("task", "key"), EVERY)
+@each("task, key", EVERY)
 def test_every_option_is_read_from_the_command_line(task: str, key: str) -> None:
     one = entry(task, key)
     flags = [*QUESTION[:1], *(() if key == "on" else QUESTION[1:])]
@@ -158,7 +158,7 @@ def test_names_that_nothing_has_are_refused(call: Call, task: str, key: str, gro
     assert "no-such-name" in made.err
 
 
-@pytest.mark.parametrize(("task", "key"), EVERY)
+@each("task, key", EVERY)
 def test_a_value_in_python_means_what_the_text_means(task: str, key: str) -> None:
     one = entry(task, key)
     bad = [object(), *([] if one.kind == "text" else [1j]), *([1, "yes"] if one.kind == "switch" else [True, [1.5]])]
@@ -174,7 +174,7 @@ def test_a_value_in_python_means_what_the_text_means(task: str, key: str) -> Non
             read(one, given)
 
 
-@pytest.mark.parametrize(("task", "key"), [row for row in EVERY if row[1] not in ("set", "specs")])
+@each("task, key", [row for row in EVERY if row[1] not in ("set", "specs")])
 def test_every_option_is_echoed(task: str, key: str) -> None:
     one = entry(task, key)
     value = False if one.kind == "switch" else example(one)[1]

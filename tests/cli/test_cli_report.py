@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.cli_calls import Call
+from tests.sweeps import thinned
 
 FIT = ("fit", "llama-3.1-8b", "--on", "h100")
 COMMANDS = {
@@ -24,7 +25,7 @@ COMMANDS = {
 }
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", thinned(COMMANDS, every=3))
 def test_every_answer_has_a_report_that_says_how_it_was_made(call: Call, tmp_path: Path, name: str) -> None:
     words, file = COMMANDS[name], tmp_path / "report.html"
     alone = call(*words)

@@ -19,6 +19,7 @@ from gpuplan.scenarios.figures import facts_of_goal, figures, named
 from gpuplan.scenarios.schema import schema
 from gpuplan.specs.catalog import shipped_folder
 from tests.cli.cli_calls import Call
+from tests.sweeps import thinned
 
 BUY = {"model": "gpt2", "tokens": "10B", "on": "8xh100"}
 CHAT = {"model": "llama-3.1-8b", "rate": "2/s", "on": "h100,l40s", "max_count": 2}
@@ -46,7 +47,7 @@ def test_every_plan_of_a_machine_is_asked_here() -> None:
     assert {*PLANNINGS, "fit", "train", "serve", "what-runs"} == set(QUESTIONS)
 
 
-@pytest.mark.parametrize("ask", ["plan train", "plan finetune", "plan rl", "plan serve"])
+@pytest.mark.parametrize("ask", thinned(["plan train", "plan finetune", "plan rl", "plan serve"], every=3))
 def test_an_answer_is_that_of_the_command(call: Call, tmp_path: Path, ask: str) -> None:
     given, require = ASKED[ask]
     file = file_of(tmp_path, {"it": {"ask": ask, **given, "require": require}})

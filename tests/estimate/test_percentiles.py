@@ -45,11 +45,16 @@ def told(made: Estimate) -> set[str]:
     return {key for key in made.figures if key.endswith(("_p50_s", "_p90_s", "_p99_s"))}
 
 
+@cache
+def highest_rate(name: str, spread: float | None) -> float:
+    return value(answered(**BASES[name], prompt_spread=spread, output_spread=spread, rate=0.001), "highest_rate_per_s")
+
+
 @pytest.mark.parametrize("name", BASES)
 @pytest.mark.parametrize(("part", "spread"), [(0.1, 1.0), (0.3, None), (0.5, 0.5), (0.5, 1.0)])
 def test_percentiles_of_a_rate(name: str, part: float, spread: float | None) -> None:
     asked = BASES[name] | {"prompt_spread": spread, "output_spread": spread}
-    rate = part * value(answered(**asked, rate=0.001), "highest_rate_per_s")
+    rate = part * highest_rate(name, spread)
     steady = answered(**asked, rate=rate)
     keys = told(steady)
     if name == "8B in vLLM, long prompts" and spread == 1.0:

@@ -16,6 +16,7 @@ from gpuplan.load.trace import read_trace
 from gpuplan.plan.ask_serving import ServeAsk
 from gpuplan.search.library import Library
 from gpuplan.search.serving import answer_serving
+from tests.sweeps import thinned
 
 LLAMA: dict[str, Any] = {"model": "llama-3.1-8b", "on": "h100-sxm-80gb", "prompt": 1024, "output": 256}
 AGREE: dict[str, dict[str, Any]] = {
@@ -82,7 +83,7 @@ BOUNDS: dict[str, tuple[dict[str, Any], float, float]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", BOUNDS)
+@pytest.mark.parametrize("name", thinned(BOUNDS, every=3))
 def test_they_agree_with_drafts_ranks_two_kinds_of_workers_and_images(name: str) -> None:
     """Within the bounds that docs/simulation.md states: of the time to the first token, and of a token."""
     given, first, token = BOUNDS[name]
@@ -115,6 +116,11 @@ def test_own_values_of_memory_are_those_of_the_caches() -> None:
     assert value(small, "kv_peak_share") > 3 * value(answered(**asked), "kv_peak_share")
 
 
+@cache
+def highest_rate(name: str) -> float:
+    return value(answered(**AGREE[name], **SPREAD, rate=0.001), "highest_rate_per_s")
+
+
 @pytest.mark.parametrize("name", AGREE)
 @pytest.mark.parametrize("load", [0.1, 0.5, 0.8, 4, 32])
 def test_the_steady_state_and_the_simulation_agree(name: str, load: float) -> None:
@@ -124,7 +130,7 @@ def test_the_steady_state_and_the_simulation_agree(name: str, load: float) -> No
     """
     asked = AGREE[name] | SPREAD
     if load < 1:
-        asked |= {"rate": load * value(answered(**asked, rate=0.001), "highest_rate_per_s")}
+        asked |= {"rate": load * highest_rate(name)}
     else:
         asked |= {"concurrency": int(load)}
     steady, made = answered(**asked), answered(**asked, simulate=True)

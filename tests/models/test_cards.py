@@ -13,6 +13,7 @@ from gpuplan.render.model import card_yaml
 from gpuplan.schema_json import json_schema
 from gpuplan.specs.catalog import shipped_folder
 from gpuplan.strict_yaml import load_yaml, parse_yaml
+from tests.sweeps import each
 
 ALL = {card.id: card for card in cards()}
 
@@ -32,7 +33,7 @@ def test_the_models_that_everyone_asks_for_are_there():
     assert sum(card.recount is not None for card in ALL.values()) > 190
 
 
-@pytest.mark.parametrize("card", ALL.values(), ids=ALL)
+@each("card", ALL.values())
 def test_count_is_that_of_the_recount_and_of_the_published_size(card):
     made = card.count()
     if card.recount is not None:
@@ -69,7 +70,7 @@ def _text(card):
     return card.count().params_total.value - card.architecture.extra_params.get("vision_tower", 0)
 
 
-@pytest.mark.parametrize("card", ALL.values(), ids=ALL)
+@each("card", ALL.values())
 def test_term_names_are_unique_and_sources_can_be_checked(card):
     made = card.count()
     terms = list(made.params_active.walk())
@@ -229,7 +230,7 @@ def test_every_language_model_of_the_collection_has_its_counts_and_cache():
         assert all(find(name).id == card.id for name in fact["hf"])
 
 
-@pytest.mark.parametrize("card", ALL.values(), ids=ALL)
+@each("card", ALL.values())
 def test_a_card_is_written_as_it_is_read(card):
     data, lines = parse_yaml(card_yaml(card), f"{card.id}.yaml")
     assert parse_card(data, lines) == card

@@ -13,6 +13,7 @@ from gpuplan.errors import GpuplanError, UnknownError, UsageError
 from gpuplan.models import families
 from gpuplan.models.catalog import find
 from gpuplan.models.import_config import FAMILIES, MULTIMODAL, import_config
+from tests.sweeps import each
 
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data" / "model-configs"
 SOURCES = yaml.safe_load((DATA / "sources.yaml").read_text(encoding="utf-8")) if (DATA / "sources.yaml").exists() else {}
@@ -78,7 +79,7 @@ def test_plain_configurations_of_known_families_have_the_reference_count():
 
 
 @needs_data
-@pytest.mark.parametrize("name", FILES)
+@each("name", FILES)
 def test_every_file_is_a_model_or_one_clear_error(name):
     card, problems = None, ()
     try:

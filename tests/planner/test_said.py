@@ -14,7 +14,7 @@ from gpuplan.planner.ask import planned
 from gpuplan.search.library import Library
 from gpuplan.search.serving import answer_serving
 
-SERVED = {"model": "llama-3.1-8b", "users": "7", "on": "runpod:l40s,runpod:1x_L40S_COMMUNITY"}
+SERVED = {"model": "llama-3.1-8b", "users": "7", "on": "runpod:l40s,runpod:1x_L40S_SECURE"}
 
 
 @pytest.fixture(scope="module")

@@ -84,6 +84,7 @@ def test_ranks_of_attention_that_share_experts_are_looked_at(on: str, shared: bo
         assert not keeps(answer_serving(one_less, LIBRARY), want.promise), forced
 
 
+@pytest.mark.slow
 def test_brute_force_finds_no_better_replica_over_two_nodes() -> None:
     """Every division of sixteen accelerators that share experts, each with so few pairs of nodes that no more of them break it."""
     run = ServeAsk(

@@ -101,3 +101,9 @@ def test_a_fleet_is_compared_with_an_api_at_its_mean_load() -> None:
     mean = plan_serve(goal.replaced(mean_rate=1.0), run.replaced(own=300e3), LIBRARY)
     assert human(asked / 20, "USD") in told(mean, "plan.api")
     assert "the API is cheaper" in told(mean, "plan.api")
+
+
+def test_a_seller_at_another_kind_of_price_is_told() -> None:
+    run = ServeAsk(model="llama-3.1-8b", on="any", rate=1.0)
+    with pytest.raises(UnknownError, match="--price-kind market"):
+        plan_serve(PlanServeAsk(on=None, cloud="vast"), run, LIBRARY)

@@ -13,6 +13,7 @@ from gpuplan.specs.accelerator import RATE_NAMES, Accelerator
 from gpuplan.specs.base import load_spec
 from gpuplan.specs.catalog import Catalog, shipped_folder
 from gpuplan.specs.quantity import Sourced
+from tests.sweeps import each
 
 ROOT = Path(__file__).parents[2]
 TABLE = ROOT.parent / "shared" / "data" / "accelerators.yaml"
@@ -28,7 +29,7 @@ def test_there_are_many() -> None:
     assert len(FILES) >= 220
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+@each("path", FILES)
 def test_loads_and_every_value_has_its_own_source_or_none(path: Path) -> None:
     spec = loaded(path)
     assert path.parent.name == spec.vendor
@@ -175,7 +176,7 @@ def test_laptop_parts_are_kept_apart() -> None:
 GEFORCE = [path for path in FILES if path.stem.startswith(("rtx-20", "rtx-30", "rtx-40", "rtx-50")) and "ada" not in path.stem]
 
 
-@pytest.mark.parametrize("path", GEFORCE, ids=lambda path: path.stem)
+@each("path", GEFORCE)
 def test_geforce_has_half_the_rate_with_32_bit_accumulation(path: Path) -> None:
     spec = loaded(path)
     if spec.name.startswith("NVIDIA GeForce"):
@@ -195,7 +196,7 @@ def test_the_cards_that_have_mig_say_so() -> None:
     assert wanted <= {path.stem for path in WITH_MIG}
 
 
-@pytest.mark.parametrize("path", WITH_MIG, ids=lambda path: path.stem)
+@each("path", WITH_MIG)
 def test_mig_profiles_fit_into_their_card(path: Path) -> None:
     spec = loaded(path)
     for name, profile in spec.mig.items():

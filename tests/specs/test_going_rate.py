@@ -10,6 +10,7 @@ from gpuplan.specs.going_rate import Shape, going_rate
 from gpuplan.specs.offers import instances_with, street_price
 from gpuplan.specs.on import parse_target
 from gpuplan.units import HOUR
+from tests.sweeps import each
 
 CATALOG = Catalog.open()
 BARE = sorted(CATALOG.paths("accelerators"))
@@ -59,7 +60,7 @@ def test_slices_are_priced_by_the_chip():
     assert rate("tpu-v5p-256").price.value * HOUR == pytest.approx(4.2)
 
 
-@pytest.mark.parametrize("accelerator", BARE)
+@each("accelerator", BARE)
 def test_an_offer_that_is_taken_always_makes_the_machine(accelerator):
     for count in (1, 8):
         try:

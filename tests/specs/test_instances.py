@@ -9,6 +9,7 @@ from gpuplan.specs.instance import Instance, InstanceFamily
 from gpuplan.specs.on import parse_target
 from gpuplan.specs.system import System
 from gpuplan.specs.target_by_name import find_instance
+from tests.sweeps import each
 
 CATALOG = Catalog.open(env={"HOME": "/nonexistent"})
 FAMILIES = {ident: CATALOG.read(InstanceFamily, path) for ident, path in CATALOG.paths("instances").items()}
@@ -27,7 +28,7 @@ def test_there_are_the_instances_of_the_first_catalog():
     assert len(names) == len(INSTANCES) >= 329
 
 
-@pytest.mark.parametrize("ident", FAMILIES)
+@each("ident", FAMILIES)
 def test_each_instance_names_known_parts_and_can_be_a_target(ident):
     family = FAMILIES[ident]
     assert ident.startswith(f"{family.provider}/")
@@ -44,7 +45,7 @@ def test_each_instance_names_known_parts_and_can_be_a_target(ident):
         assert target.instance.shape is shape
 
 
-@pytest.mark.parametrize("ident", FAMILIES)
+@each("ident", FAMILIES)
 def test_two_of_each_instance_have_a_network_or_one_clear_error(ident):
     family = FAMILIES[ident]
     for shape in family.instances:

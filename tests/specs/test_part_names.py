@@ -1,4 +1,4 @@
-"""272 names of parts as people write them, listed from memory before it was looked what gpuplan makes of them."""
+"""469 names of parts as people write them, listed from memory before it was looked what gpuplan makes of them."""
 
 from pathlib import Path
 
@@ -15,7 +15,8 @@ def _answer(name: str, catalog: Catalog) -> str:
         return parse_target(name, catalog).accelerator.id
     except GpuplanError as error:
         hint = error.problems[0].hint
-        return hint if "the nearest on record is" in hint else ""
+        told = ("the nearest on record is", "nearest:", "name one:")
+        return hint if any(one in hint for one in told) else ""
 
 
 def test_every_name_is_a_part_or_answered_with_the_nearest_and_why():
@@ -26,3 +27,7 @@ def test_every_name_is_a_part_or_answered_with_the_nearest_and_why():
     assert answers["A100 80GB SXM4"] == "a100-sxm-80gb"
     assert answers["Mac Studio M4 Max 128GB"] == "apple-m4-max-40c"
     assert "--set hw.memory_capacity=48GiB" in answers["RTX 4090 48GB"]
+    assert answers["5060 ti 16gb"] == "rtx-5060-ti-16gb"
+    assert answers["6800 xt"] == "rx-6800-xt"
+    assert answers["RTX PRO 6000 Blackwell Max-Q Workstation Edition"] == "rtx-pro-6000-blackwell-max-q"
+    assert "rtx-2070-laptop" in answers["NVIDIA GeForce RTX 2070 with Max-Q Design"]

@@ -34,7 +34,9 @@ def test_what_only_looks_alike_is_not_read(name):
     ("name", "meant"),
     [
         ("EC2 P4d", "aws:p4d.24xlarge"), ("Amazon EC2 p5.48xlarge", "aws:p5.48xlarge"), ("A4000 paperspace", "paperspace:A4000"),
-        ("ND96isr H100 v5", "azure:Standard_ND96isr_H100_v5"), ("Azure NDm A100 v4 series", "azure:Standard_ND96amsr_A100_v4"),
+        ("ND96isr H100 v5", "azure:Standard_ND96isr_H100_v5"),
+        ("lambda 8xH100", "lambda:gpu_8x_h100_sxm5"), ("Kaggle T4 x2", "kaggle:gpu-t4-x2"),
+        ("Azure NDm A100 v4 series", "azure:Standard_ND96amsr_A100_v4"),
         ("lambdalabs H100", "lambda:gpu_1x_h100_sxm5"), ("Nebius AI Cloud H100", "nebius:gpu-h100-sxm_1gpu-16vcpu-200gb"),
     ],
 )  # fmt: skip
@@ -53,7 +55,11 @@ def test_a_name_with_its_seller_or_of_a_family_is_taken(name, meant):
         ("gpu-mi325x8-2048gb", "by its name take `8xmi325x`"),
         ("Baseten H100", "`baseten` names no machine"),
         ("g5.xlarge databricks", "Databricks bills DBUs"),
-        ("GN10Xp.2XLARGE40", "a size of Tencent Cloud"),
+        ("GN10X.2XLARGE40", "a size of Tencent Cloud"),
+        ("ecs.gn8v.6xlarge", "nearest on record is `h20-96gb`"),
+        ("hot aisle 8x MI300X", "by its name take `8xmi300x`"),
+        ("latitude g3.h100.large", "none on record has h100-sxm-80gb"),
+        ("verda 8xH200", "none on record has 8 of its accelerator"),
         ("m7i.4xlarge", "a machine without accelerators"),
         ("GPU-T4-S", "by its name take `t4`"),
     ],

@@ -8,6 +8,7 @@ from gpuplan.specs.catalog import Catalog
 from gpuplan.specs.network import Network
 from gpuplan.specs.system import System, slice_key
 from gpuplan.strict_yaml import parse_yaml
+from tests.sweeps import each
 
 CATALOG = Catalog.open(env={"HOME": "/nonexistent"})
 SYSTEMS = {ident: CATALOG.read(System, path) for ident, path in CATALOG.paths("systems").items()}
@@ -22,7 +23,7 @@ def test_there_are_the_systems_of_the_first_catalog():
     assert len(SYSTEMS) >= 171
 
 
-@pytest.mark.parametrize("ident", SYSTEMS)
+@each("ident", SYSTEMS)
 def test_each_system_names_known_parts_and_is_possible(ident):
     system = SYSTEMS[ident]
     assert system.accelerator in CATALOG.paths("accelerators")
