@@ -299,11 +299,11 @@ def loads(*, short: bool) -> list[Figure]:
     return [Figure(*found) for found in measured(short=short)]
 
 
-def plans() -> list[Figure]:
+def plans(*, short: bool) -> list[Figure]:
     """The planner over the whole catalog."""
     from plans import measured
 
-    return [Figure(*found) for found in measured()]
+    return [Figure(*found) for found in measured(short=short)]
 
 
 def main() -> int:
@@ -321,7 +321,7 @@ def main() -> int:
         *searches(short=given.smoke),
         *targets(rounds),
         *loads(short=given.smoke),
-        *plans(),
+        *plans(short=given.smoke),
     ]
     for figure in figures:
         print(figure.line())

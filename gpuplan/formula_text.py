@@ -30,12 +30,6 @@ def formula_text(formula: Formula[...], names: Mapping[str, str] | None = None) 
     return _text(_expression(formula.fn), dict(names or {}), 0)
 
 
-def formula_signature(formula: Formula[...]) -> str:
-    """One line: name, parameters with units, and the unit of the result."""
-    inside = ", ".join(f"{key} [{unit}]" for key, unit in formula.units.items())
-    return f"{formula.name}({inside}) → [{formula.unit}]"
-
-
 def formula_meaning(formula: Formula[...]) -> str:
     """The first sentence of a formula's docstring."""
     first = (inspect.getdoc(formula.fn) or "").split("\n\n")[0]

@@ -16,7 +16,7 @@ Model: TypeAlias = Annotated[
     str,
     Argument(
         metavar="MODEL",
-        help="A card (`gpuplan models list`), a Hugging Face id, an Ollama name, a config.json, safetensors, GGUF, or a folder",
+        help="Card (`gpuplan models list`), size (`13b`), Hugging Face id, Ollama name, config.json, safetensors, GGUF, or folder",
     ),
 ]
 SpecsDirs: TypeAlias = Annotated[

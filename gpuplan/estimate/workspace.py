@@ -96,8 +96,10 @@ def _profiled(model: ServingModel, profiling: Profiling) -> Term:
     if vision.tokens_per_image is not None:
         each = leaves("vision.tokens_per_image", vision.tokens_per_image)
         shown = form.image_tokens.term("workspace.image_tokens", batched=tokens, each=each)
-        if vision.tokens_per_image == 1:  # CLIP and SigLIP: an image is one position, and a request holds one
-            shown = form.lone_images.term("workspace.lone_images", images=shown, requests=model.limit())
+        if vision.tokens_per_image == 1:
+            # CLIP and SigLIP: an image is one position and a request holds one (vLLM: MultiModalBudget's items of a batch are no
+            # more than requests at once times those of a prompt, which CLIPProcessingInfo says to be one).
+            shown = smaller.term("workspace.lone_images", a=shown, b=model.limit())
     encoder = form.encoder_peak_bytes.term(
         "workspace.encoder", tokens=shown, patches=leaves("vision.patches_per_token", vision.patches_per_token),
         inner=leaves("vision.inner", vision.alive_width()), copies=copies, width=leaves("vision.width", vision.width),

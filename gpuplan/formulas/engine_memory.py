@@ -268,23 +268,6 @@ def image_tokens(*, batched: Count, each: Count) -> Count:
     return maximum(floor(batched / each), 1.0) * each
 
 
-@formula(
-    Source(
-        "engine",
-        "vLLM: MultiModalBudget, max_items_per_batch, and CLIPProcessingInfo.get_supported_mm_limits",
-        "https://github.com/vllm-project/vllm/blob/v0.11.2/vllm/v1/worker/utils.py",
-        "no more items than requests at once times those of a prompt, of which models of one vector take one",
-    )
-)
-def lone_images(*, images: Count, requests: Count) -> Count:
-    """Images that are encoded to find the peak where a request holds one: no more than requests that run at once.
-
-    >>> lone_images(images=8192, requests=1024), lone_images(images=2048, requests=256)
-    (1024, 256)
-    """
-    return minimum(images, requests)
-
-
 @formula(_IMAGES)
 def images_at_once(*, images: Count, budget: Count, each: Count) -> Count:
     """Images of a request that are encoded in one pass: those that its tokens hold, and one at least.

@@ -129,7 +129,7 @@ def joined_seconds(*, ranks: Count, each: Seconds) -> Seconds:
     >>> joined_seconds(ranks=4, each=1e-3), joined_seconds(ranks=1, each=1e-3)
     (0.001, 0.0)
     """
-    return where(ranks > 1, each, 0.0)
+    return each * where(ranks > 1, 1.0, 0.0)
 
 
 @formula(DEFINITION)

@@ -28,7 +28,7 @@ class Common(Record, kw_only=True):
     model: Annotated[
         str,
         Option(
-            "A card (`gpuplan models list`), a Hugging Face id, an Ollama name, a config.json, safetensors, GGUF, or a folder",
+            "Card (`gpuplan models list`), size (`13b`), Hugging Face id, Ollama name, config.json, safetensors, GGUF, or folder",
             "",
             "MODEL",
             samples=True,

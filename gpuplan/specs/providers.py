@@ -127,6 +127,10 @@ def instance_of_provider(name: str, catalog: Catalog) -> str | None:
     if (one := only_of_family(name, rest, ident, catalog)) is not None:
         return one
     every = _instances(known, catalog)
+    # SageMaker's `p5.48xlarge` is its `ml.p5.48xlarge`.
+    tails = [one for one in every if "." in rest and key(one.name).endswith(f".{key(rest)}")]
+    if len(tails) == 1:
+        return tails[0].qualified_name
     accelerator = _accelerator(rest, catalog)
     wanted = _count(rest)
     made = [one for one in every if one.shape.accelerator == accelerator and one.accelerators == wanted]

@@ -116,7 +116,7 @@ def test_memory_bound_kernels_of_an_engine_may_be_its_own() -> None:
     target = parse_target("mi325x", CATALOG)
     plain, own = (hardware_of(target, catalog=CATALOG, engine=engine) for engine in ("megatron-lm", "vllm"))
     # AITER's times of the same silicon: kernels of a graph begin in a third of what is assumed of those issued one by one.
-    assert own.parameter("stream.launch").value == pytest.approx(2.364e-6)
+    assert own.parameter("stream.launch").value == pytest.approx(2.658e-6)
     assert own.parameter("matmul.fp8.start").value == own.parameter("stream.launch").value < plain.parameter("stream.launch").value
     assert own.parameter("stream.efficiency").value == plain.parameter("stream.efficiency").value
     assert own.parameter("matmul.fp8_block.start").source.title.startswith("ROCm AITER")

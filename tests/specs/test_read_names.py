@@ -36,6 +36,7 @@ def test_what_only_looks_alike_is_not_read(name):
         ("EC2 P4d", "aws:p4d.24xlarge"), ("Amazon EC2 p5.48xlarge", "aws:p5.48xlarge"), ("A4000 paperspace", "paperspace:A4000"),
         ("ND96isr H100 v5", "azure:Standard_ND96isr_H100_v5"),
         ("lambda 8xH100", "lambda:gpu_8x_h100_sxm5"), ("Kaggle T4 x2", "kaggle:gpu-t4-x2"),
+        ("SageMaker HyperPod p5.48xlarge", "aws-sagemaker:ml.p5.48xlarge"),
         ("Azure NDm A100 v4 series", "azure:Standard_ND96amsr_A100_v4"),
         ("lambdalabs H100", "lambda:gpu_1x_h100_sxm5"), ("Nebius AI Cloud H100", "nebius:gpu-h100-sxm_1gpu-16vcpu-200gb"),
     ],
