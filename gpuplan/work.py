@@ -38,6 +38,10 @@ class Matmul(Record, kw_only=True):
     """Of products over experts: 1 where these have uneven numbers of rows. None: all have `m`."""
     tokens: Term | None = None
     """Of products over experts: tokens of the step on all ranks, by which engines choose a kernel."""
+    ungated: bool = False
+    """Of products over experts: these have one matrix up and no gate, for which an engine may have another kernel."""
+    elsewhere: Term | None = None
+    """Of products over experts: rows of tokens that are here too, and whose experts other ranks hold. None: there are none."""
     blocked: bool = False
     """Operands carry a scale for each block of 128 (weights: 128 x 128), as DeepSeek-V3's fp8 does."""
     micro: bool = False

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from gpuplan.calibrate.expert_fits import timed_without_gate
 from gpuplan.formulas.experts import fullest_rank_load, fullest_rank_touched
 from gpuplan.formulas.layers import expert_rows, rank_experts
 from gpuplan.machine.build import with_inputs
@@ -40,6 +41,7 @@ FEW = "min_latency"
 """How a kernel is called that an engine takes for few tokens; rows of its other kernel are priced as that one's."""
 WIDE = "w4a16_mxfp4"
 """Stored experts that are widened to 16 bits, whatever the engine would choose."""
+WITHOUT_GATE = "none"
 KINDS: Mapping[str, CollectiveKind] = {
     "all_reduce": "all_reduce", "all_gather": "all_gather", "reduce_scatter": "reduce_scatter", "alltoall": "all_to_all",
 }  # fmt: skip
@@ -113,8 +115,10 @@ def experts(cols: Columns, hw: Hardware) -> Term:
     rows = expert_rows.term("rows", copies=copies, touched=touched)
     if cols["moe_dtype"] == WIDE:
         hw = hw.replaced(parameters=with_inputs(hw.parameters, ()))
-    ups = 1.0 if "nongated" in cols["kernel_source"] else 2.0
-    given: dict[str, Any] = {"hw": hw, "grouped": True, "uneven": uneven, **_weights(cols["moe_dtype"], hw)}
+    ups = 1.0 if cols["gate"] == WITHOUT_GATE else 2.0
+    elsewhere = number("elsewhere", np.maximum(cols["num_tokens"] * cols["topk"] - copies.value, 0.0))
+    given: dict[str, Any] = {"hw": hw, "grouped": True, "uneven": uneven, "elsewhere": elsewhere, "ungated": ups == 1.0}
+    given |= _weights(cols["moe_dtype"], hw)
     if FEW in cols["kernel_source"]:
         given["tokens"] = number("tokens", cols["num_tokens"])
     traffic = 2.0 * copies.value * (float(count("permute_passes").value) * hidden + (ups + 1.0) * inner)
@@ -169,6 +173,16 @@ class Kernel(NamedTuple):
     price: Callable[[Columns, Hardware], Term]
     label: Callable[[Mapping[str, str]], str]
     """What the printed table calls a type."""
+    apart: Mapping[str, Callable[[Columns], Any]] = {}
+    """Columns of text that are made of others and tell rows apart that an estimate prices apart."""
+
+
+def _gates(cols: Columns) -> Any:
+    """Whether the layer of each row has a gate."""
+    names = ("kernel_source", "hidden_size", "inter_size", "topk", "num_experts")
+    rows = zip(*(np.asarray(cols[name]).tolist() for name in names), strict=True)
+    bare = [timed_without_gate(str(kernel), (hidden, inner), (top_k, number)) for kernel, hidden, inner, top_k, number in rows]
+    return np.where(bare, WITHOUT_GATE, "gate")
 
 
 _HEADS = ("batch_size", "isl", "num_heads", "num_key_value_heads", "head_dim", "step", "window_size")
@@ -211,6 +225,7 @@ TABLES: Mapping[str, Kernel] = {
     "moe": Kernel(
         "experts", ("moe_dtype", "distribution", "kernel_source"),
         ("num_tokens", "hidden_size", "inter_size", "topk", "num_experts", "moe_tp_size", "moe_ep_size"), experts, _load,
+        {"gate": _gates},
     ),
     "nccl": Kernel("collectives", ("op_name", "nccl_dtype"), _MESSAGE, nccl, lambda types: types["op_name"].replace("_", "-")),
     "oneccl": Kernel("collectives", ("op_name", "nccl_dtype"), _MESSAGE, nccl, lambda types: types["op_name"].replace("_", "-")),

@@ -154,8 +154,9 @@ def groups(
 
     A type comes in parts, where its rows have several head dimensions, or some of them a window (`window_size`).
     """
-    keys = (*kernel.types, *by)
-    texts = {key: np.asarray(columns[key]).astype(str) for key in keys}
+    keys = (*kernel.types, *by, *kernel.apart)
+    texts = {key: np.asarray(columns[key]).astype(str) for key in (*kernel.types, *by)}
+    texts |= {key: np.asarray(made(columns)).astype(str) for key, made in kernel.apart.items()}
     seconds = np.asarray(columns["latency"], dtype=float) * 1e-3
     kept = np.isfinite(seconds) & (seconds > 0)
     # An estimate asks about one model at a time: one head dimension, and a window or none.

@@ -8,8 +8,8 @@ the fullest rank is (`expert_load`).
 Choices that a reader should know:
 
 - Every engine has its own set of every type that its table holds, from all kernels that it takes for that type: which one it
-  takes for which model is nothing that a question says. Left out are kernels that only layers without a gate run on where others
-  run on other ones.
+  takes for which model is nothing that a question says, but for kernels that only layers without a gate run on: these are a set
+  of their own where others run on other ones.
 - TensorRT-LLM takes another kernel for steps of 128 tokens at most in 4 bits: it has a set of its own
   (https://github.com/ai-dynamo/aiconfigurator, sdk/perf_database.py, query_moe: "aligned with trtllm, kernel source selection").
 - The base set, for engines of which nothing is measured, is TensorRT-LLM's (CUTLASS grouped kernels), or else SGLang's or vLLM's.
@@ -104,29 +104,33 @@ def fit_experts(folder: Path, system: str, chip: Chip, stream: Mapping[str, floa
             if few is not None:
                 most = {"most_tokens": Parameter(FEW_TOKENS, "1")}
                 made.sets[f"engines.{engine}.grouped_few.{kind}"] = replace(few, values={**few.values, **most})
+            alone = _fit(chip, layers(rows, gemm, name, ungated=True), gemm, stream) if engine in good else None
+            if alone is not None:
+                made.sets[f"engines.{engine}.grouped_ungated.{kind}"] = alone
         made.sets |= {f"engines.{engine}.grouped.{kind}": one for engine, one in good.items()}
     return made
 
 
-def layers(rows: Sequence[TableRow], gemm: Gemm, framework: str, *, few: bool = False) -> Rows:
+def layers(rows: Sequence[TableRow], gemm: Gemm, framework: str, *, few: bool = False, ungated: bool = False) -> Rows:
     """The layers of experts of one data type that a framework timed; widths, experts of the rank and of a token are a shape.
 
-    `few`: of its kernel for few tokens, for so many of them.
+    `few`: of its kernel for few tokens, for so many of them. `ungated`: of a kernel that no layer with a gate runs on.
     """
     mine = [row for row in rows if row["moe_dtype"] == gemm.table and row["framework"] == framework]
     mine = [row for row in mine if (FEW in row["kernel_source"]) == few and (row.number("num_tokens") <= FEW_TOKENS or not few)]
     gated = {row["kernel_source"] for row in mine if not without_gate(row)}
-    mine = [row for row in mine if row["kernel_source"] in gated or UNGATED in row["kernel_source"]]
+    mine = [row for row in mine if (row["kernel_source"] in gated or UNGATED in row["kernel_source"]) != ungated]
     tokens, top_k, experts, hidden, inner, ranks = (
         numbers(mine, name) for name in ("num_tokens", "topk", "num_experts", "hidden_size", "inter_size", "moe_ep_size")
     )
     exponents = [exponent_of(row["distribution"], row.where) for row in mine]
-    ungated = np.array([without_gate(row) for row in mine])
+    alone = np.array([without_gate(row) for row in mine])
     loads = fullest_loads(tokens=tokens, top_k=top_k, experts=experts, ranks=ranks, exponents=exponents)
     cols = {
         "m": loads.copies / loads.touched, "touched": loads.touched, "copies": loads.copies, "hidden": hidden,
         "inner": inner / numbers(mine, "moe_tp_size"),
-        "up": np.where(ungated, 1.0, 2.0),
+        "up": np.where(alone, 1.0, 2.0),
+        "elsewhere": np.maximum(tokens * top_k - loads.copies, 0.0),
         "even": np.array([float(exponent == 0) for exponent in exponents]),
     }  # fmt: skip
     backend = ", ".join(sorted({f"{row['framework']} {row['version']} {row['kernel_source']}" for row in mine}))
@@ -135,16 +139,21 @@ def layers(rows: Sequence[TableRow], gemm: Gemm, framework: str, *, few: bool = 
 
 def without_gate(row: TableRow) -> bool:
     """Whether the timed layer has one matrix up, and not two."""
-    if UNGATED in row["kernel_source"]:
-        return True
     widths, choice = (row.number("hidden_size"), row.number("inter_size")), (row.number("topk"), row.number("num_experts"))
-    return (widths == UNGATED_LAYERS or choice == UNGATED_TOP_K) and row["kernel_source"] != TIMED_GATED
+    return timed_without_gate(row["kernel_source"], widths, choice)
+
+
+def timed_without_gate(kernel: str, widths: tuple[float, float], choice: tuple[float, float]) -> bool:
+    """The same by the kernel of a layer, its widths (hidden, inner), and its experts of a token and in all."""
+    if UNGATED in kernel:
+        return True
+    return (widths == UNGATED_LAYERS or choice == UNGATED_TOP_K) and kernel != TIMED_GATED
 
 
 def _fit(chip: Chip, rows: Rows, gemm: Gemm, stream: Mapping[str, float]) -> FitResult | None:
     if len(rows) < 10 * FEWEST or not 0 < rows.held_back.sum() < len(rows):
         return None
-    knobs = {**knob_tables.TABLE_KNOBS, **(knob_tables.QUANTISE if gemm.quantised else {})}
+    knobs = {**knob_tables.TABLE_KNOBS, **knob_tables.ZEROED, **(knob_tables.QUANTISE if gemm.quantised else {})}
     model = partial(predict, chip, stream, dtype=gemm.dtype, left=gemm.left, right=gemm.right)
     flat = dict.fromkeys(knob_tables.MATMUL_KNOBS, 0.0) | {"settle": 1.0, "tile_m": 1.0, "tile_n": 1.0}
     made = [
@@ -166,14 +175,21 @@ def predict(
 ) -> NDArray[np.float64]:
     """Seconds of layers of experts on the fullest rank: two grouped matmuls, routing and gate."""
     cols = rows.columns
-    units = knob_tables.units_of(knob_tables.TABLE_KNOBS, knob_tables.MATMUL_FIXED, knob_tables.QUANTISE)
+    units = knob_tables.units_of(knob_tables.TABLE_KNOBS, knob_tables.MATMUL_FIXED, knob_tables.QUANTISE, knob_tables.ZEROED)
     hw = chip.hardware({
         **{f"grouped.{dtype}.{key}": (value, units[key]) for key, value in values.items()},
         "stream.efficiency": (stream["efficiency"], "1"), "stream.launch": (stream["launch"], "s"),
     }, l2=shape_term("l2", chip.l2, "B"))  # fmt: skip
 
     def grouped(n: NDArray[np.float64], k: NDArray[np.float64]) -> NDArray[np.float64]:
-        shape = {"m": cols["m"], "n": n, "k": k, "batch": cols["touched"], "uneven": 1.0 - cols["even"]}
+        shape = {
+            "m": cols["m"],
+            "n": n,
+            "k": k,
+            "batch": cols["touched"],
+            "uneven": 1.0 - cols["even"],
+            "elsewhere": cols["elsewhere"],
+        }
         made: NDArray[np.float64] = matmul_row_seconds(shape, hw, dtype=dtype, left=left, right=right, grouped=True, replayed=True)
         return made
 

@@ -59,6 +59,8 @@ SPLIT = {"split": Knob(2000, 64, 65536)}
 """Of tables alone, which hold contractions long enough to tell."""
 REPLAYED = {"reach": Knob(0.5, 0.02, 2), "near": Knob(2, 1, 8)}
 """Of tables alone, which time a kernel again and again on the same weights."""
+ZEROED = {"zeroed": Knob(1, 0, 8)}
+"""Of experts: passes over the rows that other ranks' experts have."""
 ISSUE = {"issue": Knob(1e-4, *START.keeps(1e-6, 1e-3), "s")}
 """Of tables that were timed without a graph."""
 TABLE_KNOBS = {**MATMUL_KNOBS, **SPLIT, **REPLAYED}

@@ -62,6 +62,7 @@ def matmul_row_seconds(
         right_bytes=shape_term("right", right, "B"), out_bytes=shape_term("out", out, "B"), grouped=grouped, blocked=blocked,
         by_heads=by_heads,
         uneven=shape_term("uneven", shape["uneven"]) if "uneven" in shape else None,
+        elsewhere=shape_term("elsewhere", shape["elsewhere"]) if "elsewhere" in shape else None,
     )  # fmt: skip
     return matmul_seconds(item, hw, replayed=replayed).value
 

@@ -71,7 +71,7 @@ def running_at_once(model: ServingModel, full: Full, rate: Term, *, of: str = ""
 
     # Steps grow ever less with more sequences: the line from few to all places lies below them, and each next one is nearer.
     running, growth, slope = solved(f"{of}rough", ONE, step_of(model, f"{of}decode_one", ONE), full.prompts)
-    for name in (f"{of}near", f"{of}nearer"):
+    for name in (f"{of}near", f"{of}nearing", f"{of}closing", f"{of}nearer"):
         at = larger.term(f"{name}.rows", a=running, b=ONE)
         step = step_of(model, f"{of}decode_{name.removeprefix(of)}", at)
         prompts = prompts_beside(model, running, step, at=f"{name}_")

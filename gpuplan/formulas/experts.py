@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpuplan.num import Count, Ratio, log2, maximum, minimum, sqrt
+from gpuplan.num import Count, Ratio, log2, maximum, minimum, sqrt, where
 from gpuplan.term import Source, formula
 
 LAW = Source(
@@ -109,3 +109,17 @@ def fullest_rank_touched(*, experts: Count, top_k: Count, tokens: Count, ep: Cou
         ),
         1.0,
     )
+
+
+@formula(Source("definition", "where each rank has all tokens, those that its own experts do not multiply"))
+def copies_elsewhere(*, tokens: Count, top_k: Count, copies: Count, ranks: Count, most: Count) -> Count:
+    """Copies of tokens that are on a rank though experts of others multiply them: its own are `copies` of `tokens` times `top_k`.
+
+    More than `most` ranks send copies to their experts alone.
+
+    >>> copies_elsewhere(tokens=1024.0, top_k=8.0, copies=1024.0, ranks=8.0, most=8.0)
+    7168.0
+    >>> copies_elsewhere(tokens=1024.0, top_k=8.0, copies=1024.0, ranks=64.0, most=8.0)
+    0.0
+    """
+    return where(ranks > most, 0.0, maximum(tokens * top_k - copies, 0.0))

@@ -224,6 +224,25 @@ def quantise_seconds(
     return start + m * batch * maximum(k * element_bytes / bandwidth, row)
 
 
+ZEROED = Source(
+    "engine",
+    "SGLang: fused_moe_triton_kernels.py, write_zeros_to_output",
+    url="https://github.com/sgl-project/sglang/blob/main/python/sglang/srt/layers/moe/fused_moe_triton/fused_moe_triton_kernels.py",
+    section="blocks of rows whose expert is -1 write zeros; moe_sum_reduce reads all of them",
+    checked="2026-11-24",
+)
+
+
+@formula(ZEROED)
+def zeroed_seconds(*, rows: Count, n: Count, out_bytes: Bytes, passes: Ratio, bandwidth: BytesPerS) -> Seconds:
+    """Time of results that experts of other ranks make: `rows` of width `n` that are written as zeros here, in so many passes.
+
+    >>> zeroed_seconds(rows=1e6, n=4096.0, out_bytes=2.0, passes=2.0, bandwidth=4.096e12)
+    0.004
+    """
+    return rows * n * out_bytes * passes / bandwidth
+
+
 @formula(fits.matmuls("the longer of arithmetic and traffic: Roofline (CACM 52(4)); the part that is not hidden is ours"))
 def kernel_seconds(*, compute: Seconds, memory: Seconds, start: Seconds, unhidden: Ratio, residual: Ratio) -> Seconds:
     """Roofline of one kernel: the longer of arithmetic and traffic, the share of the shorter that is not hidden, and a start.

@@ -160,7 +160,10 @@ def grouped_terms(
     for dtype in dtypes:
         for kind in (dtype, *KINDS_OF.get(dtype, ())):
             found |= _exactly(chain, "grouped", kind, engine) if fused else _own_grouped(own, kind, engine)
-            found |= _few(own, kind, engine)
+            found |= _variant(own, "grouped_few", kind, engine)
+            # Whether layers without a gate run on another kernel is told by the file that tells of those with one.
+            told = [link for link in own if engine is not None and kind in link.file.engines[engine].grouped]
+            found |= _variant(told[:1], "grouped_ungated", kind, engine)
     return found
 
 
@@ -174,11 +177,11 @@ def batched_terms(chain: Sequence[Link], dtypes: Sequence[str], engine: str | No
     return found
 
 
-def _few(own: Sequence[Link], kind: str, engine: str | None) -> dict[str, Term]:
-    """The parameters of the kernel that the engine takes for few tokens, where it has one."""
-    tables = [(link, link.file.engines[engine].grouped_few) for link in own] if engine else []
-    hit = next(((link, table[kind]) for link, table in tables if kind in table), None)
-    return dict(terms_of(hit[0], f"grouped_few.{kind}", hit[1])) if hit is not None else {}
+def _variant(own: Sequence[Link], section: str, kind: str, engine: str | None) -> dict[str, Term]:
+    """The parameters of another kernel over experts of the engine: for few tokens, or for experts without a gate."""
+    tables = [(link, link.file.engines[engine]) for link in own] if engine else []
+    hit = _first(tables, section, kind)
+    return dict(terms_of(hit[0], f"{section}.{kind}", hit[1])) if hit is not None else {}
 
 
 def _own_grouped(own: Sequence[Link], kind: str, engine: str | None) -> dict[str, Term]:

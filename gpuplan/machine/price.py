@@ -112,11 +112,12 @@ def _seconds_of_set(item: Matmul, hw: Hardware, prefix: str, *, replayed: bool) 
         "unhidden": hw.parameter(f"{prefix}.unhidden"),
         "residual": hw.parameter("grouped_residual" if prefix.startswith("grouped") else "matmul_residual"),
     }  # fmt: skip
-    if f"{prefix}.quantise" not in hw.parameters:
+    beside = _beside(item, hw, prefix)
+    if not beside:
         made = kernels.kernel_seconds.term(f"{name}.seconds", **parts)
     else:
-        quantise = _quantise_seconds(item, hw, prefix)
-        made = kernels.prepared_kernel_seconds.term(f"{name}.seconds", prepare=quantise, **parts)
+        prepare = total(f"{name}.beside_s", beside) if len(beside) > 1 else next(iter(beside.values()))
+        made = kernels.prepared_kernel_seconds.term(f"{name}.seconds", prepare=prepare, **parts)
     issue = hw.parameters.get(f"{prefix}.issue") if replayed else None
     return made if issue is None else greatest(f"{name}.replayed_s", {"kernel": made, "host": issue})
 
@@ -139,6 +140,20 @@ def _with_widening(item: Matmul, hw: Hardware, prefix: str, compute: Term, peak:
         f"{name}.widening_s", n=item.n, k=item.k, batch=item.batch, operations=operations, flop_per_s=plain
     )
     return total(f"{name}.arithmetic_s", {"product": compute, "widening": widening})
+
+
+def _beside(item: Matmul, hw: Hardware, prefix: str) -> dict[str, Term]:
+    """What a product takes beside its own kernel: its input is quantised, and rows of other ranks' experts are zeroed."""
+    found: dict[str, Term] = {}
+    if f"{prefix}.quantise" in hw.parameters:
+        found["quantise"] = _quantise_seconds(item, hw, prefix)
+    passes = hw.parameters.get(f"{prefix}.zeroed")
+    if passes is not None and item.elsewhere is not None:
+        found["zeroed"] = kernels.zeroed_seconds.term(
+            f"{item.name}.zeroed_s", rows=item.elsewhere, n=item.n, out_bytes=item.out_bytes, passes=passes,
+            bandwidth=hw.hbm_bandwidth,
+        )  # fmt: skip
+    return found
 
 
 def _quantise_seconds(item: Matmul, hw: Hardware, prefix: str) -> Term:
@@ -168,6 +183,9 @@ def _matmul_set(item: Matmul, hw: Hardware) -> str:
     sets = [f"matmul.{kind}" for kind in kinds]
     if item.grouped:
         sets = [*(f"grouped.{kind}" for kind in kinds), *sets]
+        if item.ungated:
+            # An engine's kernel of a type counts before its kernels of other ones.
+            sets = [each for one in sets for each in (one.replace("grouped.", "grouped_ungated."), one)]
     elif item.by_heads:
         sets = [*(f"batched.{kind}" for kind in kinds), *sets]
     return next((each for each in sets if f"{each}.start" in hw.parameters), sets[-1])

@@ -73,6 +73,9 @@ class MatmulFit(Section):
     """Share of the large tiles that run in whole waves: the last of them keeps its units waiting."""
     straddle: More | None = None
     """Of matmuls over experts: tiles of `tile_m` rows that each of them takes more because its rows begin amid a tile."""
+    zeroed: Operations | None = None
+    """Of matmuls over experts: passes over the result of each row whose expert another rank holds, at full datasheet bandwidth:
+    kernels that keep a place for every copy of a token write zeros there, and sum them."""
     half_sums: Share | None = None
     """The same as `efficiency` of products that are summed in 16 bits, of the rate that the chip has for these; None: the same."""
     quantise: OfElement | None = None
@@ -332,6 +335,8 @@ class EngineFits(Section):
     """Instead of the matmuls above."""
     grouped: dict[MatmulKind, MatmulFit] = field(default_factory=dict)
     """Instead of the matmuls over experts above."""
+    grouped_ungated: dict[MatmulKind, MatmulFit] = field(default_factory=dict)
+    """Parameters of the kernel that the engine takes for experts without a gate, where it takes another one for those with one."""
     grouped_few: dict[MatmulKind, MatmulFit] = field(default_factory=dict)
     """Another kernel over experts that the engine takes for steps of few tokens, `most_tokens` at most."""
     batched: dict[MatmulKind, MatmulFit] = field(default_factory=dict)

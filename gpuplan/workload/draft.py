@@ -83,16 +83,20 @@ class Draft:
 
     def product(
         self, role: Role, m: Term, n: Term, k: Term, batch: Term = ONE, *, grouped: bool = False,
-        tokens: Term | None = None, reads: tuple[Tensor, ...] = (), makes: tuple[Tensor, ...] = (), needed_again: bool = True,
-        matrices: tuple[Matrix, ...] = (),
+        tokens: Term | None = None, elsewhere: Term | None = None, ungated: bool = False, reads: tuple[Tensor, ...] = (),
+        makes: tuple[Tensor, ...] = (), needed_again: bool = True, matrices: tuple[Matrix, ...] = (),
     ) -> None:  # fmt: skip
-        """Activations [m, k] by weights [k, n]; `grouped`: of `batch` experts, for so many `tokens` of all ranks."""
+        """Activations [m, k] by weights [k, n]; `grouped`: of `batch` experts, for so many `tokens` of all ranks.
+
+        `elsewhere`: rows of these tokens that are for other ranks' experts. `ungated`: experts have no gate.
+        """
         types = self.setting.types_of(self.part)
         item = Matmul(
             name=self.name(role), m=m, n=n, k=k, batch=batch, dtype=types.matmul, left_bytes=types.operand,
             right_bytes=types.weight, out_bytes=types.activation, grouped=grouped, blocked=types.blocked, micro=types.micro,
             coded=types.coded, by_heads=not grouped and batch is not ONE,
             uneven=ONE if grouped and self.setting.work.expert_skew is not None else None, tokens=tokens,
+            elsewhere=elsewhere, ungated=ungated,
         )  # fmt: skip
         self.put(role, item, reads=reads, makes=makes, needed_again=needed_again, matrices=matrices)
 

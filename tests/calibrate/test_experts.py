@@ -25,7 +25,7 @@ CATALOG = Catalog.open()
 STREAM = {"efficiency": 0.9, "launch": 1e-6}
 TRUTH = {
     "efficiency": 0.6, "memory_efficiency": 0.8, "start": 8e-6, "unhidden": 0.3, "tail": 0.2, "throttle": 0.0, "settle": 1e-3,
-    "short_depth": 100.0, "walk": 2e-10, "fine": 0.1, "whole": 0.5, "tile_m": 32.0, "tile_n": 128.0,
+    "short_depth": 100.0, "walk": 2e-10, "fine": 0.1, "whole": 0.5, "zeroed": 3.0, "tile_m": 32.0, "tile_n": 128.0,
 }  # fmt: skip
 
 
@@ -37,8 +37,16 @@ def layers(count: int = 500) -> Rows:
     cols = {
         "m": m, "touched": touched, "copies": m * touched, "hidden": 1024.0 * dice.integers(1, 8, count),
         "inner": np.exp2(dice.integers(7, 14, count)), "up": np.full(count, 2.0), "even": np.ones(count),
+        "elsewhere": m * touched * dice.integers(0, 8, count),
     }  # fmt: skip
     return Rows(cols, np.ones(count), dice.random(count) < 0.4, "fake")
+
+
+def alone(count: int) -> Rows:
+    """The same of one rank that holds all experts, each of which has work."""
+    rows = layers(count)
+    rows = rows.where(rows.columns["copies"] >= rows.columns["touched"])
+    return replace(rows, columns={**rows.columns, "elsewhere": np.zeros(len(rows))})
 
 
 def test_a_fake_layer_of_experts_is_recovered() -> None:
@@ -46,9 +54,10 @@ def test_a_fake_layer_of_experts_is_recovered() -> None:
     rows = layers()
     given = {"dtype": "bf16", "left": 2.0, "right": 2.0}
     rows = replace(rows, seconds=predict(chip, STREAM, rows, TRUTH, **given))  # type: ignore[arg-type]
-    found = fit(rows, knobs.MATMUL_KNOBS, FIXED, lambda r, v: predict(chip, STREAM, r, v, **given))  # type: ignore[arg-type]
+    every = {**knobs.MATMUL_KNOBS, **knobs.ZEROED}
+    found = fit(rows, every, FIXED, lambda r, v: predict(chip, STREAM, r, v, **given))  # type: ignore[arg-type]
     assert found.errors.median_ape < 0.005
-    for key in ("efficiency", "memory_efficiency", "start"):
+    for key in ("efficiency", "memory_efficiency", "start", "zeroed"):
         assert found.values[key].value == pytest.approx(TRUTH[key], rel=0.03), key
 
 
@@ -60,8 +69,7 @@ HEAD = (
 
 def test_a_set_is_of_all_kernels_that_an_engine_takes(tmp_path: Path) -> None:
     chip = Chip.of(CATALOG.load(Accelerator, "h100-sxm-80gb"))
-    rows = layers(400)
-    rows = rows.where(rows.columns["copies"] >= rows.columns["touched"])
+    rows = alone(400)
     seconds = predict(chip, STREAM, rows, TRUTH, dtype="bf16", left=2.0, right=2.0)
     lines = []
     cols = rows.columns
@@ -84,10 +92,51 @@ def test_a_set_is_of_all_kernels_that_an_engine_takes(tmp_path: Path) -> None:
     assert few.rows_fitted + few.rows_held_back == (cols["copies"] <= 128).sum()
 
 
+def test_a_kernel_of_layers_without_a_gate_alone_is_a_set_of_its_own(tmp_path: Path) -> None:
+    chip = Chip.of(CATALOG.load(Accelerator, "h100-sxm-80gb"))
+    rows = alone(400)
+    rows = replace(rows, columns={**rows.columns, "hidden": np.full(len(rows), 2688.0)})
+    given = {"dtype": "bf16", "left": 2.0, "right": 2.0}
+    tp = np.exp2(np.arange(len(rows)) % 4)
+    bare = replace(rows, columns={**rows.columns, "inner": 1856.0 / tp, "up": np.full(len(rows), 1.0)})
+    lines = []
+    for kernel, each, slower, ways in (("fused", rows, 1.0, np.ones(len(rows))), ("bare", bare, 4.0, tp)):
+        seconds = slower * predict(chip, STREAM, each, TRUTH, **given)  # type: ignore[arg-type]
+        cols = each.columns
+        lines += [
+            f"SGLang,0.5,{kernel},bfloat16,{cols['copies'][at]:.0f},{cols['hidden'][at]:.0f},{cols['inner'][at] * ways[at]:.0f},1,"
+            f"{cols['touched'][at]:.0f},{ways[at]:.0f},1,balanced,{1e3 * seconds[at]}"
+            for at in range(len(each))
+        ]
+    (tmp_path / "h100_sxm-moe.csv").write_text(HEAD + "\n".join(lines) + "\n")
+    made = fit_experts(tmp_path, "h100_sxm", chip, STREAM)
+    assert made.sets["engines.sglang.grouped.bf16"].software == "SGLang 0.5 fused"
+    assert made.sets["engines.sglang.grouped_ungated.bf16"].software == "SGLang 0.5 bare"
+
+
+def test_an_engine_takes_another_kernel_for_experts_without_a_gate() -> None:
+    def asked(engine: str, *, ungated: bool) -> float:
+        hw = hardware_of(parse_target("h100-sxm-80gb", CATALOG), catalog=CATALOG, engine=engine)
+        return float(matmul_seconds(item(grouped=True, left=2.0, right=2.0).replaced(ungated=ungated), hw).value)
+
+    assert asked("sglang", ungated=True) > 1.5 * asked("sglang", ungated=False)
+    assert asked("vllm", ungated=True) == asked("vllm", ungated=False)
+
+
+def test_places_of_other_ranks_experts_are_zeroed_by_kernels_that_keep_them() -> None:
+    def asked(engine: str, elsewhere: float | None) -> float:
+        hw = hardware_of(parse_target("h100-sxm-80gb", CATALOG), catalog=CATALOG, engine=engine)
+        rows = None if elsewhere is None else Term("elsewhere", elsewhere, "1", USER)
+        return float(matmul_seconds(item(grouped=True, left=2.0, right=2.0).replaced(elsewhere=rows), hw).value)
+
+    triton, cutlass = ((asked(one, 1e5) - asked(one, None)) / asked(one, None) for one in ("sglang", "tensorrt-llm"))
+    assert triton > 5 * cutlass
+    assert asked("sglang", 0.0) == asked("sglang", None)
+
+
 def test_a_slow_kernel_is_told_and_not_replaced(tmp_path: Path) -> None:
     chip = Chip.of(CATALOG.load(Accelerator, "h100-sxm-80gb"))
-    rows = layers(400)
-    rows = rows.where(rows.columns["copies"] >= rows.columns["touched"])
+    rows = alone(400)
     slow = predict(chip, STREAM, rows, {**TRUTH, "memory_efficiency": 0.15}, dtype="bf16", left=2.0, right=2.0)
     cols = rows.columns
     lines = [
@@ -102,8 +151,7 @@ def test_a_slow_kernel_is_told_and_not_replaced(tmp_path: Path) -> None:
 
 def test_every_engine_has_kernels_by_inputs_of_eight_and_of_sixteen_bits(tmp_path: Path) -> None:
     chip = Chip.of(CATALOG.load(Accelerator, "b200-sxm-180gb"))
-    rows = layers(400)
-    rows = rows.where(rows.columns["copies"] >= rows.columns["touched"])
+    rows = alone(400)
     lines = []
     cols = rows.columns
     for kind in ("mxfp4_a8", "mxfp4_wo"):

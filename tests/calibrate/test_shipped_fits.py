@@ -24,11 +24,11 @@ from gpuplan.specs.quantity import Sourced
 from gpuplan.work import Matmul
 
 CATALOG = Catalog.open()
-UNITS = knobs.units_of(knobs.TABLE_KNOBS, knobs.MATMUL_FIXED, knobs.QUANTISE_APART, knobs.ISSUE)
+UNITS = knobs.units_of(knobs.TABLE_KNOBS, knobs.MATMUL_FIXED, knobs.QUANTISE_APART, knobs.ISSUE, knobs.ZEROED)
 SHAPES = {"m": np.array([1.0, 17.0, 300.0, 8192.0]), "n": np.array([128.0, 4096.0, 1000.0, 28672.0]),
-          "k": np.array([65536.0, 4096.0, 500.0, 8192.0])}  # fmt: skip
+          "k": np.array([65536.0, 4096.0, 500.0, 8192.0]), "elsewhere": np.array([0.0, 7.0, 2100.0, 50000.0])}  # fmt: skip
 SETS = {"matmul": {gemm.kind or gemm.dtype: gemm for gemm in LINEARS}, "grouped": {**EXPERTS, **STORED_ONLY},
-        "grouped_few": dict(EXPERTS)}  # fmt: skip
+        "grouped_few": dict(EXPERTS), "grouped_ungated": dict(EXPERTS)}  # fmt: skip
 
 
 def shipped() -> Iterator[tuple[str, str, str, str, MatmulFit]]:
@@ -60,7 +60,7 @@ def test_what_ships_is_what_was_fitted(ident: str, engine: str, section: str, ki
         name="row", **{key: shape_term(key, column) for key, column in SHAPES.items()}, batch=shape_term("batch", 1.0),
         dtype=gemm.dtype, left_bytes=shape_term("left", gemm.left, "B"), right_bytes=shape_term("right", gemm.right, "B"),
         out_bytes=shape_term("out", 2.0, "B"), grouped=grouped, blocked=kind.endswith("_block"), micro=kind.startswith("mxfp4"),
-        tokens=shape_term("tokens", values.get("most_tokens", 1e6)),
+        tokens=shape_term("tokens", values.get("most_tokens", 1e6)), ungated=section == "grouped_ungated",
     )  # fmt: skip
     assert matmul_seconds(item, hw).value == pytest.approx(wanted, rel=1e-9)
 

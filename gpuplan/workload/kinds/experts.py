@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpuplan.formulas.basic import repeated_bytes
-from gpuplan.formulas.experts import fullest_rank_touched
+from gpuplan.formulas.experts import copies_elsewhere, fullest_rank_touched
 from gpuplan.formulas.inference import experts_touched
 from gpuplan.formulas.layers import expert_rows, layer_stream_bytes, rank_experts, summing_ranks
 from gpuplan.formulas.memory import tensor_bytes
@@ -44,7 +44,17 @@ def experts(draft: Draft, moe: Moe) -> list[Term]:
         outer = leaf(f"{path}.latent", moe.latent)
         draft.product(Role.NARROWED, work.tokens, outer, setting.hidden)
         draft.product(Role.WIDENED, work.tokens, setting.hidden, outer)
-    products(draft, moe, rows=rows, touched=touched, tokens=group, copies=copies, inner=inner, up=up, outer=outer)
+    elsewhere = None
+    if split.sharing is not None and split.sharing.kind != "all-to-all":
+        # Every rank has all tokens, also those for other ranks' experts, unless so many share them that they are sent.
+        ranks = leaf.times(f"{at}.sharing_ranks", split.tp, split.sharing.attention_dp) if split.sharing.kind is None else ONE
+        elsewhere = copies_elsewhere.term(
+            f"{at}.copies_elsewhere", tokens=group, top_k=top_k, copies=copies, ranks=ranks,
+            most=split.sharing.gathers if split.sharing.kind is None else ONE,
+        )  # fmt: skip
+    products(
+        draft, moe, rows=rows, touched=touched, tokens=group, copies=copies, inner=inner, up=up, outer=outer, elsewhere=elsewhere
+    )
     apart = split.experts_apart
     sent = leaf.split(f"{at}.sent_copies", copies, split.etp) if apart else copies
     if split.sharing is None:
@@ -76,7 +86,8 @@ def experts(draft: Draft, moe: Moe) -> list[Term]:
 
 
 def products(
-    draft: Draft, moe: Moe, *, rows: Term, touched: Term, tokens: Term, copies: Term, inner: Term, up: Term, outer: Term
+    draft: Draft, moe: Moe, *, rows: Term, touched: Term, tokens: Term, copies: Term, inner: Term, up: Term, outer: Term,
+    elsewhere: Term | None = None,
 ) -> None:  # fmt: skip
     """The up and down projections of the experts that tokens of a step reach, and what they make for every copy of a token."""
     leaf = draft.leaves
@@ -84,13 +95,13 @@ def products(
     ups = tuple(draft.matrix(one, outer, inner, held, adapted_as=ADAPTED) for one in (("up", "gate") if moe.gated else ("up",)))
     wide = (draft.tensor("expert_gate", inner, copies),) if moe.gated else ()
     draft.product(
-        Role.EXPERTS_UP, rows, up, outer, touched, grouped=True, tokens=tokens,
+        Role.EXPERTS_UP, rows, up, outer, touched, grouped=True, tokens=tokens, elsewhere=elsewhere, ungated=not moe.gated,
         reads=(draft.tensor("dispatched", outer, copies, multiplied=True),),
         makes=(*wide, draft.tensor("expert_up", inner, copies)),
         matrices=ups,
     )  # fmt: skip
     draft.product(
-        Role.EXPERTS_DOWN, rows, outer, inner, touched, grouped=True, tokens=tokens,
+        Role.EXPERTS_DOWN, rows, outer, inner, touched, grouped=True, tokens=tokens, elsewhere=elsewhere, ungated=not moe.gated,
         reads=(draft.tensor("expert_inner", inner, copies, multiplied=True),),
         makes=(draft.tensor("expert_down", outer, copies),),
         matrices=(draft.matrix("down", inner, outer, held, adapted_as=ADAPTED),),
