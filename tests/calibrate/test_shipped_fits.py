@@ -32,9 +32,11 @@ SETS = {"matmul": {gemm.kind or gemm.dtype: gemm for gemm in LINEARS}, "grouped"
 
 
 def shipped() -> Iterator[tuple[str, str, str, str, MatmulFit]]:
-    """Every set that a shipped file has of a serving engine's products: chip, engine, section and kind."""
+    """Every set that a shipped file has of a serving engine's products: chip, engine, section and kind; families lend assumptions."""
     for ident, path in CATALOG.paths("measured").items():
         file = CATALOG.read(Measured, path)
+        if file.describes == "family":
+            continue
         for engine in FRAMEWORKS:
             for section in SETS if engine in file.engines else ():
                 for kind, fit in getattr(file.engines[engine], section).items():

@@ -124,7 +124,7 @@ def test_exit_codes(call: Call, tmp_path: Path, scenarios: str, code: int, said:
         ),
         ("  a:\n    ask: fit\n    model: m\n    onn: h100\n", ":6: `onn` is no option of `fit`\n  hint: did you mean `on`?"),
         ("  a: {ask: fit, model: m}\n", ":3: `a` has no `on`"),
-        ("  a: {ask: fit, model: m, on: h100, tokens: 1T}\n", "hint: it is an option of `train`"),
+        ("  a: {ask: fit, model: m, on: h100, tokens: 1T}\n", "hint: it is an option of `gpuplan train`"),
         ("  a: {ask: fit, model: m, on: h100,\n      weights: fp9}\n", ":4: --weights fp9: no such choice"),
         ("  a: {ask: fit, model: m, on: h100, batch: 0}\n", "--batch 0: a whole number of at least 1 is wanted"),
         ("  a: {ask: fit, model: m, on: h100, require: fits and}\n", "`fits and` is no assertion"),

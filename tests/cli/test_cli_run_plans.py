@@ -174,7 +174,7 @@ def test_each_figure_stands_beside_its_name_where_a_table_is_too_wide(call: Call
         ({"ask": "plan", **BUY}, "gpuplan has no question `plan`"),
         ({"ask": "plan trane", **BUY}, "did you mean `plan train`, "),
         ({"ask": "plan train", **BUY, "emit": "command"}, "`emit` is no option of `plan train`"),
-        ({"ask": "train", **BUY, "deadline": "30d"}, "it is an option of `plan train` and `plan finetune`"),
+        ({"ask": "train", **BUY, "deadline": "30d"}, "found by `gpuplan plan train MODEL --tokens 1T --deadline 30d`"),
         ({"ask": "plan train", "tokens": "1T"}, "`it` has no `model`"),
         ({"ask": "plan train", **BUY, "deadline": "30"}, "--deadline"),
         ({"ask": "plan serve", **CHAT, "sweep": {"spare": [0, 0]}}, "--spare 0 is given twice"),

@@ -214,7 +214,8 @@ def test_an_l4_fine_tunes_some_twice_as_fast_as_a_t4() -> None:
     same = {"qlora": True, "lora": 16, "seq_len": 1024}
     l4, t4, geforce = (float(answer("llama-3.1-8b", on, **same).figures["tokens_per_s"].value) for on in ("l4", "t4", "rtx-4090"))
     assert 1.6 < l4 / t4 < 2.4
-    assert 1500 < geforce < 2100
+    # 2,330 of a 7B in a loop that leaves hidden states in 16 bits (fsdp_qlora); TRL and PEFT widen them to fp32.
+    assert 1100 < geforce < 2100
 
 
 @pytest.mark.parametrize(("on", "engine"), [("tpu-v5e-16", None), ("8xh100", "megatron-lm"), ("8xh100", "fsdp")])
