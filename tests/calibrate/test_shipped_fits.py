@@ -32,7 +32,10 @@ SETS = {"matmul": {gemm.kind or gemm.dtype: gemm for gemm in LINEARS}, "grouped"
 
 
 def shipped() -> Iterator[tuple[str, str, str, str, MatmulFit]]:
-    """Every set that a shipped file has of a serving engine's products: chip, engine, section and kind; families lend assumptions."""
+    """Every set that a shipped file has of a serving engine's products: chip, engine, section and kind.
+
+    Families lend what was not fitted to tables.
+    """
     for ident, path in CATALOG.paths("measured").items():
         file = CATALOG.read(Measured, path)
         if file.describes == "family":
