@@ -56,7 +56,6 @@ QUESTIONS = {
     "serve llama-3.1-70b --on 4xh100 --prefill-workers 1 --decode-workers 1 --rate 2/s": "prompts in turn",
     "serve llama-3.1-8b --on h100 --engine sglang --rate 6/s --prompt 1024 --output 256": "percentiles where prompts go first",
     "serve qwen3-30b-a3b --on 2xdgx-a100-640gb --tp 1 --attention-dp 16 --ep 16 --rate 8/s": "ranks that wait for each other",
-    "serve llama-3.1-8b --on h100 --rate 8/s --requests 200": "a run at a rate that ends",
     "serve llama-3.1-8b --on 2xh100 --engine litgpt --tp 2 --batch 1": "collectives that no graph holds",
     "serve llama-3.1-70b --on 4xh100 --engine tensorrt-llm --pp 2 --tp 2 --batch 16": "stages that the host serves one by one",
     "serve --on 8xh200 --command 'trtllm-serve deepseek-v3 --tp_size 8 --enable_attention_dp'": "tokens gathered for experts",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from gpuplan.estimate.pricing import priced
@@ -50,6 +51,8 @@ ACCEPTANCE = {
 }  # fmt: skip
 
 
+_LOAD = re.compile(r"(?:^|_)(?:load|run)\.|(?:rough|near|nearing|closing|nearer)\.(?:rows|running|solved)$")
+"""What a load comes to, and the batches that its solution tries."""
 _SHARED = frozenset({"one", "plan.batch", "plan.prompt", "plan.output", "plan.context"})
 
 
@@ -57,6 +60,8 @@ def apart(term: Term, done: dict[int, Term]) -> Term:
     """The same graph with a prefix on every name but those of the machine, the engine and the load, which drafts share."""
     made = done.get(id(term))
     if made is None:
+        if _LOAD.search(term.name):
+            return term  # How many run is the same for both; a step that is solved for holds the steps before it.
         args = tuple((key, apart(part, done)) for key, part in term.args)
         shared = term.name in _SHARED or term.name.startswith(("hw.", "engine."))
         made = term if shared and not args else replace(term, name=term.name if shared else f"{PREFIX}{term.name}", args=args)
