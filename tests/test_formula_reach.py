@@ -59,7 +59,6 @@ QUESTIONS = {
     "serve llama-3.1-8b --on 2xh100 --engine litgpt --tp 2 --batch 1": "collectives that no graph holds",
     "serve llama-3.1-70b --on 4xh100 --engine tensorrt-llm --pp 2 --tp 2 --batch 16": "stages that the host serves one by one",
     "serve --on 8xh200 --command 'trtllm-serve deepseek-v3 --tp_size 8 --enable_attention_dp'": "tokens gathered for experts",
-    "serve qwen3-30b-a3b --on 8xh100 --engine sglang --tp 8 --ep 8 --batch 64": "places of tokens whose experts are elsewhere",
     "serve qwen3-30b-a3b --on rtx-4090 --engine llama-cpp --host-experts 12": "experts in the memory of the host",
     "serve llama-3.1-8b --on rtx-4090 --engine llama-cpp --gpu-layers 20": "layers in the memory of the host",
     "serve qwen2.5-7b --on rtx-4090+rtx-3090 --weights q4_k_m": "layers that unlike accelerators share",
