@@ -32,7 +32,7 @@ _SLOTS: Mapping[str, tuple[tuple[str, ...], ...]] = {
     "serve": (
         ("transcript_s", "latency_s", "ttft_p99_s", "ttft_s"),
         ("step_time_s", "tpot_p99_s", "tpot_s", "full_tpot_s", "batch_time_s"),
-        ("e2e_p99_s", "e2e_s", "itl_s", "highest_rate_per_s"),
+        ("e2e_p99_s", "e2e_s", "tpot_alone_s", "itl_s", "highest_rate_per_s"),
         ("images_per_hour", "clips_per_hour", "images_per_s", "audio_seconds_per_s", "sequences_per_s", "tokens_per_s"),
         ("cost_usd_per_audio_hour", "cost_usd_per_thousand_images", "cost_usd_per_thousand_clips",
          "cost_usd_per_million_output_tokens", "cost_usd_per_million_tokens"),

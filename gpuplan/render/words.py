@@ -11,6 +11,7 @@ MEANINGS: Mapping[str, str] = {
     "ttft_s": "first token", "ttft_p50_s": "first token, half", "ttft_p90_s": "first token, 90 %",
     "ttft_p99_s": "first token, 99 %", "tpot_s": "each next token", "tpot_p50_s": "each next, half",
     "tpot_p90_s": "each next, 90 %", "tpot_p99_s": "each next, 99 %", "itl_s": "one decode step",
+    "tpot_alone_s": "for one user alone",
     "itl_p50_s": "token gap, half", "itl_p90_s": "token gap, 90 %", "itl_p99_s": "token gap, 99 %",
     "e2e_s": "a whole request", "e2e_p50_s": "whole request, half", "e2e_p90_s": "whole request, 90 %",
     "e2e_p99_s": "whole request, 99 %", "batch_prefill_s": "all prompts read", "mfu": "of peak FLOP/s",

@@ -321,14 +321,17 @@ class Library:
     def _engine_of(self, ask: Common, card: ModelCard, task: Task, usual: UsualTraining | None) -> Unsaid:
         """The engine of a question that names none, and why."""
         target = self.target(ask.on, apart=_of_replicas(ask))
-        own = target.accelerator.default_engines.get(task)
+        chip = target.accelerator
+        own = chip.default_engines.get(task)
         if own is not None and not (task == "serve" and card.engine is not None and self._made_for(card.engine, target)):
-            return Unsaid(own, f"others do not run on {target.accelerator.name}")
+            return Unsaid(own, f"others do not run on {chip.name}")
         if task == "serve" and card.engine is not None:
             return Unsaid(card.engine, f"it serves what {card.id} is stored in")
         if task == "serve" or usual is None or not isinstance(ask, TrainAsk):
-            refused = self.engine(SERVES)[0].refused_by(target.accelerator.vendor, target.accelerator.family)
-            return Unsaid(SERVES) if refused is None else Unsaid(SERVES_OLD, f"vLLM does not run on {target.accelerator.name}")
+            if (alone := chip.default_engines.get("alone")) is not None and target.count == 1 and not _of_many(ask):
+                return Unsaid(alone, f"one user of one {chip.name} mostly runs models with it")
+            refused = self.engine(SERVES)[0].refused_by(chip.vendor, chip.family)
+            return Unsaid(SERVES) if refused is None else Unsaid(SERVES_OLD, f"vLLM does not run on {chip.name}")
         found = usual_engine(ask, card, target, usual)
         return Unsaid(found.engine.text, found.why, None if found.unnamed is None else partial(_unnamed, found.unnamed, usual))
 
@@ -399,6 +402,12 @@ def refuse_elsewhere(engine: Engine, chip: Accelerator) -> None:
 def _of_replicas(ask: Common) -> bool:
     """Whether a question is about replicas, which know nothing of each other, and not about accelerators that work together."""
     return not isinstance(ask, TrainAsk) and not (isinstance(ask, ServeAsk) and disaggregated(ask))
+
+
+def _of_many(ask: Common) -> bool:
+    """Whether a question is about more than one user at once."""
+    at_once = [getattr(ask, name, None) or 1 for name in ("batch", "concurrency")]
+    return max(at_once) > 1 or any(getattr(ask, name, None) is not None for name in ("rate", "trace"))
 
 
 def _of_training(card: ModelCard, chip: Accelerator) -> tuple[Note, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from gpuplan.errors import Note, PlanError, Problem, UnknownError, UsageError
+from gpuplan.estimate.alone import beside_alone
 from gpuplan.estimate.answer import Said, serving_answer, with_pins
 from gpuplan.estimate.percentiles import beside_means
 from gpuplan.estimate.reading import served_figures
@@ -70,6 +71,8 @@ def answer_serving(ask: ServeAsk, library: Library) -> Estimate:
 def answer_of(ask: ServeAsk, one: Settled, made: ServingFigures | None = None) -> Estimate:
     """The answer to a serving question in which everything is decided; `made` are its figures where they were made already."""
     found = served_figures(one.subject, one.plan) if made is None else made
+    if one.subject.arch.generates:
+        found = beside_alone(ServingModel.of(one.subject, one.plan), found)
     made_of = one.found.replaced(notes=(*one.found.notes, *command_notes(one.command)))
     answer = _answered(ask, made_of, one.plan, list(one.chosen), "serve", found)
     launch = one.launch if answer.verdict.fits else ""
@@ -119,6 +122,9 @@ def settled(ask: ServeAsk, library: Library) -> Settled:
     elif fastest.fits:
         most = so_many(fastest.fitting, "plan", " that fits", " that fit")
         plan, why = judges.plan(fastest.plan), f"most tokens a second of {most}"
+        behind = judges.behind(fastest)
+        if behind > 1:
+            why = f"surely fits within {100 * (behind - 1):.1f} % of the {why}"
     if fastest.fits and fastest.plan != first.plan and want.opens(found.subject):
         why += f"; of those within {1 - AS_PLAIN:.0%} the plainest"
     choices = _chosen(ask, plan, why, chosen, shares=want.opens(found.subject))
@@ -267,6 +273,12 @@ def wanted(ask: ServeAsk | FitAsk, found: Found, request: Requested) -> tuple[Wa
             expert_exchange=ask.expert_exchange,
             shares=not ask.as_engine,
         )
+        serving = found.subject.engine.serving
+        usual = None if serving is None else serving.asked_at_once
+        if ask.batch is None and load is None and usual is not None and found.card.architecture.generates:
+            want = want.replaced(batch=int(usual.value))
+            why = f"users of {found.subject.engine.name} mostly have it to themselves; --concurrency says how many there are"
+            said.append(Choice("batch", f"{usual.value:g}", why))
     return want, said
 
 

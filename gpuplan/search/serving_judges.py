@@ -17,6 +17,10 @@ from gpuplan.search.best import Best, Judged, best_of
 from gpuplan.search.serving_space import Want
 from gpuplan.search.space import Part, Space
 
+SURELY, FITS = -2.0, -1.0
+"""How surely a division fits, the less the surer: also at the high end of the memory's range, or in its middle."""
+VALUE = 4
+"""Where the value without credit stands among the keys of the plainest."""
 FEW = 16
 """So many divisions are sooner looked at one by one than numpy is imported: most are dismissed by their memory."""
 AS_FAST = 0.995
@@ -24,6 +28,9 @@ AS_FAST = 0.995
 AS_PLAIN = 0.97
 """Where replicas may share experts, of divisions within so much of the fastest the one with the fewest means of it is taken: an
 estimate does not tell them apart, and each of them is one more thing to set up."""
+SURER = 1.25
+"""A division that surely fits is taken unless one that fits in the middle of its range is faster by more than this: whoever has two
+cards for a model that just fits divides it as is fastest, and hears that it fits narrowly."""
 
 
 def filled(plan: ServePlan, subject: Subject) -> ServePlan:
@@ -35,10 +42,12 @@ def filled(plan: ServePlan, subject: Subject) -> ServePlan:
 
 
 class Seen(Record, eq=False):
-    """What was found of some divisions that fit: how sure they are, and last the value that should be small."""
+    """What was found of some divisions that fit: whether they keep a rate, and last the value that should be small."""
 
     part: Part[ServePlan]
     keys: tuple[Any, ...]
+    plainly: Any
+    """That value without credit."""
 
 
 class Judges(Record, eq=False):
@@ -62,7 +71,7 @@ class Judges(Record, eq=False):
         return Judged(part, part.count(fits), (rank, where(fits, p.tp * p.pp, memory.needed.value), *_size(part)))
 
     def fastest(self, part: Part[ServePlan]) -> Judged[ServePlan]:
-        """What prefers the most tokens a second of those that surely fit, then of those that fit, or else the least memory.
+        """What prefers the most tokens a second of those that fit, with credit where they surely do, or else the least memory.
 
         The time of those that do not fit is not estimated.
         """
@@ -77,12 +86,12 @@ class Judges(Record, eq=False):
         own = part.where(fits)
         if own is not part:
             _, rank, _ = self.held(self.plan(own.plan))
-        return self._seen(own, fitting, (rank, -self._speed(own)))
+        return self._seen(own, fitting, (FITS,), -self._speed(own), credit(rank))
 
     def keeping(self, part: Part[ServePlan]) -> Judged[ServePlan]:
-        """What prefers, of divisions that surely fit, those that keep the rate, by the time of a request; or else the highest rate.
+        """What prefers, of divisions that fit, those that keep the rate, by the time of a request; or else the highest rate.
 
-        Divisions that do not keep it have no time of a request.
+        Divisions that do not keep it have no time of a request. Those that surely fit have credit.
         """
         fits, rank, memory = self.held(self.plan(part.plan))
         fitting = part.count(fits)
@@ -94,7 +103,7 @@ class Judges(Record, eq=False):
         keeps = rate > self._rate()
         if not part.count(keeps):
             _, rank, _ = self.held(self.plan(part.plan))
-            return self._seen(part, fitting, (rank, 1.0 + 0.0 * rate, -rate))
+            return self._seen(part, fitting, (FITS, 1.0 + 0.0 * rate), -rate, credit(rank))
         part = part.where(keeps)
         _, rank, _ = self.held(self.plan(part.plan))
         model = ServingModel.of(self.subject, self.plan(part.plan))
@@ -103,19 +112,39 @@ class Judges(Record, eq=False):
         if load is None:
             raise TypeError("only a rate can be kept")
         time = under_load(model, memory, load, when_full(model, memory)).figures["e2e_s"].value
-        return self._seen(part, fitting, (rank, 0.0 * time, time))
+        return self._seen(part, fitting, (FITS, 0.0 * time), time, 1.0 / credit(rank))
 
-    def _seen(self, part: Part[ServePlan], fitting: int, keys: tuple[Any, ...]) -> Judged[ServePlan]:
-        """The judgement of some divisions, which is kept."""
-        self.seen.append(Seen(part, keys))
+    def _seen(self, part: Part[ServePlan], fitting: int, before: tuple[Any, ...], value: Any, credited: Any) -> Judged[ServePlan]:
+        """The judgement of some divisions, which is kept: what goes before a value that should be small, and its credit."""
+        keys = (*before, value * credited)
+        self.seen.append(Seen(part, keys, value))
         return Judged(part, fitting, (*keys, *_size(part)))
+
+    def behind(self, found: Best[ServePlan]) -> float:
+        """How much faster the fastest that fits is than what `plainest` found, where that was taken as surer; or else 1."""
+        if len(found.keys) <= VALUE:
+            return 1.0  # nothing was compared
+        own, keys = found.keys[VALUE], [self._first(one) for one in self.seen]
+        least = min(value for before, value in keys if before == min(before for before, _ in keys))
+        times = least / own if own < 0 else own / least
+        return times if times * self._near_enough() > 1 else 1.0
+
+    def _near_enough(self) -> float:
+        """The share of the fastest's speed that plainer divisions may have."""
+        return AS_PLAIN if self.want.opens(self.subject) else AS_FAST
+
+    @staticmethod
+    def _first(one: Seen) -> tuple[tuple[float, ...], float]:
+        """What comes before the value of the best of some divisions, and the least value of those that are alike in it."""
+        found = one.part.least((*one.keys[:-1], one.plainly))[0]
+        return tuple(found[:-1]), found[-1]
 
     def _rate(self) -> float:
         load = self.want.load
         return 0.0 if load is None or load.rate is None else float(load.rate)
 
     def plainest(self, space: Space[ServePlan], found: Best[ServePlan]) -> Best[ServePlan]:
-        """The plainest of those that were looked at which are as sure and nearly as fast as the best that was found."""
+        """The plainest of those that were looked at which are nearly as good as the best that was found."""
         if not found.fits or found.fitting < 2 or not self.seen:
             return found
         *sure, least = found.keys[: len(self.seen[0].keys)]
@@ -125,14 +154,14 @@ class Judges(Record, eq=False):
     def _near(self, one: Seen, sure: tuple[float, ...], least: float) -> Judged[ServePlan]:
         """What prefers the plainest of those that can hardly be told from the one of the least value, then the fastest of them."""
         *ranks, value = one.keys
-        fast = AS_PLAIN if self.want.opens(self.subject) else AS_FAST
+        fast = self._near_enough()
         near = value <= (least * fast if least < 0 else least / fast)
         for own, rank in zip(ranks, sure, strict=True):
             near = near & (own <= rank)
         plan = one.part.plan
         beside = _beside(plan) + 0.0 * value
         plain = (beside, plan.parallel.pp + 0.0 * value)
-        return Judged(one.part, 0, (where(near, 0.0, 1.0), *plain, value, *_size(one.part)))
+        return Judged(one.part, 0, (where(near, 0.0, 1.0), *plain, value, one.plainly, *_size(one.part)))
 
     def _speed(self, part: Part[ServePlan]) -> Any:
         return served_figures(self.subject, self.plan(part.plan)).figures["tokens_per_s"].value
@@ -142,12 +171,17 @@ class Judges(Record, eq=False):
         return held(self.subject, plan)
 
 
+def credit(rank: Any) -> Any:
+    """By how much divisions count as faster than they are, by how surely they fit as `held` has it."""
+    return where(rank <= SURELY, SURER, 1.0)
+
+
 def held(subject: Subject, plan: ServePlan) -> tuple[Any, Any, ServingMemory]:
     """Which divisions, with their batch, fit, how surely (the less the surer), and what they hold."""
     memory = ServingModel.of(subject, plan).memory()
     fits = memory.needed.value <= memory.budget.value
     sure = high_end(at_least(memory.needed)) <= memory.budget.value
-    return fits, where(sure & fits, -2.0, where(fits, -1.0, 0.0)), memory
+    return fits, where(sure & fits, SURELY, where(fits, FITS, 0.0)), memory
 
 
 def _beside(plan: ServePlan) -> Any:

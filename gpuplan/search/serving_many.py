@@ -23,7 +23,7 @@ from gpuplan.search.library import Found, Library
 from gpuplan.search.load import load_of
 from gpuplan.search.requests import Requested, requested
 from gpuplan.search.serving import looked_up, wanted
-from gpuplan.search.serving_judges import Judges, held
+from gpuplan.search.serving_judges import Judges, credit, held
 from gpuplan.search.serving_space import PARTS, Want, serving_space
 from gpuplan.search.space import placed
 
@@ -151,10 +151,8 @@ def _open_batch(plan: ServePlan, want: Want, subject: Subject) -> Any:
     fits, rank, memory = held(subject, tried)
     speed = np.broadcast_to(served_figures(subject, tried).figures["tokens_per_s"].value, np.shape(tried.batch))
     needed = np.broadcast_to(memory.needed.value, np.shape(tried.batch))
-    order = np.where(fits, -speed, needed)
-    rank = np.broadcast_to(rank, np.shape(tried.batch))
-    least = rank.min(axis=0)
-    best = np.where(rank == least, order, np.inf).argmin(axis=0)
+    order = np.where(fits, -speed * credit(rank), np.inf)
+    best = np.where(fits.any(axis=0), order, needed).argmin(axis=0)
     return np.take_along_axis(np.asarray(tried.batch), best[None, :], axis=0)[0]
 
 

@@ -221,8 +221,9 @@ class Accelerator(SpecFile):
     """What its vendor says where it is made for inference and nothing trains on it; no plan of training takes it unasked."""
     default_system: Id | None = None
     """The system that is meant when only the accelerator is named."""
-    default_engines: dict[Literal["train", "serve"], Id] = field(default_factory=dict)
-    """The engine that is meant for a task when none is named, where the usual ones do not run on it."""
+    default_engines: dict[Literal["train", "serve", "alone"], Id] = field(default_factory=dict)
+    """The engine that is meant for a task when none is named, where the usual ones do not run on it; `alone`: the one that a single
+    user of a single one mostly serves with, where they do."""
     confidence: Literal["high", "medium", "low"]
     """How well the sources agree: `low` where a main figure rests on one weak source."""
 

@@ -102,6 +102,8 @@ class ServingProfile(Schema):
     """Prefill passes that follow each other through pipeline stages before the pipeline drains."""
     max_sequences: CountField
     """Sequences in flight at most."""
+    asked_at_once: CountField | None = None
+    """Sequences at once where a question says neither how many nor what load; None: as many as the caches hold and it runs."""
     small_device: SmallDevice | None = None
     """Smaller limits on accelerators with less memory, where the engine has them."""
     workspace: RatioField | None = None

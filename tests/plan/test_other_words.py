@@ -14,6 +14,7 @@ ANSWERED = {
         "load-in-4bit": "--qlora", "lora-r": "--lora", "fsdp": "--zero-stage", "gradient-checkpointing": "--recompute",
         "flash-attn": "--attention", "cpu-offload": "--offload", "max-steps": "--tokens", "days": "--deadline",
         "num-train-epochs": "--epochs", "spot": "--price-kind", "provider": "--on aws:", "sample-packing": "--documents",
+        "mfu": "--set mfu=",
     },
     "serve": {
         "gpu": "--on", "tensor-parallel-size": "--tp", "max-model-len": "--max-context", "max-num-seqs": "--max-sequences",

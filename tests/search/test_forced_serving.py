@@ -13,7 +13,7 @@ from gpuplan.errors import GpuplanError
 from gpuplan.estimate.reading import served_figures
 from gpuplan.plan.ask_serving import ServeAsk
 from gpuplan.search.serving import Settled, settled
-from gpuplan.search.serving_judges import AS_PLAIN, held
+from gpuplan.search.serving_judges import AS_PLAIN, FITS, credit, held
 from tests.estimate.subjects import library
 from tests.sweeps import thinned
 
@@ -50,13 +50,14 @@ def forced(ask: ServeAsk) -> Iterator[dict[str, Any]]:
 
 
 def judged(one: Settled) -> tuple[float, float, float]:
-    """How surely a plan fits (the less the surer), whether it keeps a rate (0), and what should be small: time, or less speed."""
+    """Whether a plan fits (less than 0), whether it keeps a rate (0), and what should be small: time or less speed, credited."""
     rank, figures = float(held(one.subject, one.plan)[1]), served_figures(one.subject, one.plan).figures
+    fits, credited = max(rank, FITS), float(credit(rank))
     if one.plan.load is None or one.plan.load.rate is None:
-        return rank, 0.0, -float(figures["tokens_per_s"].value)
+        return fits, 0.0, -float(figures["tokens_per_s"].value) * credited
     if "e2e_s" in figures:
-        return rank, 0.0, float(figures["e2e_s"].value)
-    return rank, 1.0, -float(figures["highest_rate_per_s"].value)
+        return fits, 0.0, float(figures["e2e_s"].value) / credited
+    return fits, 1.0, -float(figures["highest_rate_per_s"].value) * credited
 
 
 def beaten(ask: ServeAsk, options: list[dict[str, Any]]) -> list[str]:

@@ -1,0 +1,42 @@
+"""A division that fits narrowly is served where it is much faster; where it is hardly faster the surer one is, and says so."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gpuplan.estimate.result import Estimate
+from gpuplan.search.ask import answered
+from gpuplan.search.serving_judges import SURER
+
+
+def ask(**more: Any) -> Estimate:
+    """A model of 70 billion weights of 16 bits on two cards of 80 GB, which hold little else."""
+    return answered("serve", {"model": "llama-3.1-70b", "on": "2xh100", **more}, advise=False, keep=True)
+
+
+def why(made: Estimate) -> str:
+    return next(one.reason for one in made.chosen if one.name in ("tp", "pp"))
+
+
+def test_much_faster_is_taken_and_its_verdict_says_that_it_fits_narrowly() -> None:
+    open_, sure = ask(batch=1), ask(batch=1, pp=2)
+    assert open_.question["tp"] == "2"
+    assert open_.verdict.narrowly
+    assert sure.verdict.fits
+    assert not sure.verdict.narrowly
+    assert open_.figures["tokens_per_s"].value > SURER * sure.figures["tokens_per_s"].value  # type: ignore[operator]
+
+
+def test_hardly_faster_is_left_for_what_surely_fits_and_said() -> None:
+    open_, narrow = ask(), ask(tp=2)
+    assert not open_.verdict.narrowly
+    assert narrow.verdict.narrowly
+    behind = float(narrow.figures["tokens_per_s"].value / open_.figures["tokens_per_s"].value)  # type: ignore[operator]
+    assert 1 < behind < SURER
+    assert why(open_).startswith(f"surely fits within {100 * (behind - 1):.1f} % of the most tokens a second")
+
+
+def test_under_a_rate_too() -> None:
+    made = ask(rate=0.2)
+    assert made.question["tp"] == "2"
+    assert made.verdict.narrowly
