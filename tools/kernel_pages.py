@@ -1,4 +1,4 @@
-"""How do the figures of `tools/kernel_table.py` stand in a file, on a terminal, in README.md and in docs/accuracy.md?"""
+"""How do the figures of `tools/kernel_table.py` stand in a file, on a terminal, in README.md and in docs/accuracy-kernels.md?"""
 
 from __future__ import annotations
 

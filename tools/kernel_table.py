@@ -7,7 +7,7 @@ FOLDER holds tables as the package `aiconfigurator-core` has them in its `system
 any. Each row is priced as `gpuplan serve --engine` prices its kernels, and one that cannot be priced is a miss. `--only` takes the
 tables whose path has every PART (`--only h100 vllm gemm`), `--by` tells rows apart by further columns, `--rows` takes so many rows
 of a table, evenly spread. `--write` puts the figures into benchmarks/kernel-table.yaml, from which `python tools/readme.py` makes
-the tables of README.md and docs/accuracy.md. Needs numpy and pyarrow (the extra `tables`).
+the tables of README.md and docs/accuracy-kernels.md. Needs numpy and pyarrow (the extra `tables`).
 """
 
 from __future__ import annotations
