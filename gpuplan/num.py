@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeGuard, cast
+from functools import cache
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeGuard
 
 if TYPE_CHECKING:
     import numpy as np
@@ -46,7 +47,9 @@ def is_array(value: Num) -> TypeGuard[NDArray[np.float64]]:
     return not isinstance(value, (int, float))
 
 
+@cache
 def _numpy() -> Any:
+    """numpy, once there is an array: asking the interpreter for it each time would take as long as adding up a small one."""
     import numpy
 
     return numpy
@@ -60,7 +63,8 @@ def maximum(a: Num, b: Num) -> Num:
     """
     if isinstance(a, (int, float)) and isinstance(b, (int, float)):
         return a if a >= b else b
-    return cast("Num", _numpy().maximum(a, b))
+    made: Num = _numpy().maximum(a, b)
+    return made
 
 
 def minimum(a: Num, b: Num) -> Num:
@@ -71,7 +75,8 @@ def minimum(a: Num, b: Num) -> Num:
     """
     if isinstance(a, (int, float)) and isinstance(b, (int, float)):
         return a if a <= b else b
-    return cast("Num", _numpy().minimum(a, b))
+    made: Num = _numpy().minimum(a, b)
+    return made
 
 
 def ceil(a: Num) -> Num:
@@ -82,7 +87,8 @@ def ceil(a: Num) -> Num:
     """
     if isinstance(a, (int, float)):
         return float(math.ceil(a)) if math.isfinite(a) else a
-    return cast("Num", _numpy().ceil(a))
+    made: Num = _numpy().ceil(a)
+    return made
 
 
 def floor(a: Num) -> Num:
@@ -93,7 +99,8 @@ def floor(a: Num) -> Num:
     """
     if isinstance(a, (int, float)):
         return float(math.floor(a)) if math.isfinite(a) else a
-    return cast("Num", _numpy().floor(a))
+    made: Num = _numpy().floor(a)
+    return made
 
 
 def ceil_div(a: Num, b: Num) -> Num:
@@ -113,7 +120,8 @@ def sqrt(a: Num) -> Num:
     """
     if isinstance(a, (int, float)):
         return math.sqrt(a)
-    return cast("Num", _numpy().sqrt(a))
+    made: Num = _numpy().sqrt(a)
+    return made
 
 
 def log2(a: Num) -> Num:
@@ -124,7 +132,8 @@ def log2(a: Num) -> Num:
     """
     if isinstance(a, (int, float)):
         return math.log2(a)
-    return cast("Num", _numpy().log2(a))
+    made: Num = _numpy().log2(a)
+    return made
 
 
 def exp(a: Num) -> Num:
@@ -135,7 +144,8 @@ def exp(a: Num) -> Num:
     """
     if isinstance(a, (int, float)):
         return math.exp(a)
-    return cast("Num", _numpy().exp(a))
+    made: Num = _numpy().exp(a)
+    return made
 
 
 def where(condition: Any, yes: Num, no: Num) -> Num:
@@ -146,7 +156,8 @@ def where(condition: Any, yes: Num, no: Num) -> Num:
     """
     if isinstance(condition, (bool, int)):
         return yes if condition else no
-    return cast("Num", _numpy().where(condition, yes, no))
+    made: Num = _numpy().where(condition, yes, no)
+    return made
 
 
 def agreed(condition: Any) -> bool:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from math import exp, hypot, inf, log
-from typing import Any
+from typing import Any, NamedTuple
 
 from gpuplan.num import Num, log2, maximum, minimum, sqrt
 from gpuplan.term import Term
@@ -143,6 +143,15 @@ def _size(swing: float, centre: float, factor: bool) -> float:
     return log(1 + swing / centre) if swing > -centre else -inf
 
 
+class _Step(NamedTuple):
+    """How a term that rests on a doubt is made anew: where it stands, its formula, and where its parts stand, by key too."""
+
+    place: int
+    fn: Callable[..., Num]
+    parts: tuple[int, ...]
+    args: tuple[tuple[str, int], ...]
+
+
 class _Graph:
     """Every term below some roots once, parts before what is made of them, and the doubts that each of them rests on."""
 
@@ -152,40 +161,40 @@ class _Graph:
         """Places of uncertain leaves, by their names: those that were made anew for each use are one doubt, and swing together."""
         self.below: list[int] = []
         """Which doubts are below a term, as the bits of a number."""
-        self._parts: list[tuple[int, ...]] = []
-        self._args: list[dict[str, int]] = []
+        self._above: list[list[_Step]] = []
+        """What rests on each doubt."""
         self._at: dict[int, int] = {}
         self._named: dict[str, int] = {}
         self._in: list[int] = []
         for root in roots:
             self._append(root)
         self._values: list[Num] = [term.value for term in self.order]
-        self._above: list[list[int]] = [[] for _ in self.doubts]
-        for place, below in enumerate(self.below):
-            left = below
-            while left:
-                lowest = left & -left
-                self._above[lowest.bit_length() - 1].append(place)
-                left ^= lowest
 
     def _append(self, term: Term) -> int:
         """The place of a term, which follows those of its parts."""
-        known = self._at.get(id(term))
+        at = self._at
+        known = at.get(id(term))
         if known is not None:
             return known
-        parts = tuple([self._append(part) for _, part in term.args])
+        parts = tuple([at[id(part)] if id(part) in at else self._append(part) for _, part in term.args])
         below = 0
         for part in parts:
             below |= self._in[part]
-        place = self._at[id(term)] = len(self.order)
+        place = at[id(term)] = len(self.order)
         self.order.append(term)
-        self._parts.append(parts)
-        self._args.append({key: part for (key, _), part in zip(term.args, parts, strict=True)} if below else {})
         self.below.append(below)
+        if below and term.formula is not None:
+            step = _Step(place, term.formula.fn, parts, tuple([(key, at[id(part)]) for key, part in term.args]))
+            left = below
+            while left:
+                lowest = left & -left
+                self._above[lowest.bit_length() - 1].append(step)
+                left ^= lowest
         if term.spread is not None:
             doubt = self._named.setdefault(term.name, len(self.doubts))
             if doubt == len(self.doubts):
                 self.doubts.append([])
+                self._above.append([])
             self.doubts[doubt].append(place)
             below |= 1 << doubt
         self._in.append(below)
@@ -193,20 +202,19 @@ class _Graph:
 
     def ends(self, doubt: int, roots: Mapping[str, Term]) -> Iterator[dict[str, Num]]:
         """The roots that an uncertain leaf moves, with the leaf at each of its ends."""
-        order, parts, args, known = self.order, self._parts, self._args, self._values
+        known = self._values
         values = list(known)
         for end in (0, 1):
             moved: set[int] = set()
             for place in self.doubts[doubt]:
-                spread = order[place].spread
+                spread = self.order[place].spread
                 if spread is not None:
                     values[place] = spread[end]
                     moved.add(place)
-            for place in self._above[doubt]:
-                made = order[place].formula
-                if made is None or moved.isdisjoint(parts[place]):
+            for place, fn, parts, args in self._above[doubt]:
+                if moved.isdisjoint(parts):
                     continue
-                value = made.fn(**{key: values[part] for key, part in args[place].items()})
+                value = fn(**{key: values[part] for key, part in args})
                 # What is hidden beside something longer moves nothing that rests on it.
                 if type(value) is not float or value != known[place]:
                     values[place] = value

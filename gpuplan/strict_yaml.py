@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
 from math import isfinite
 from pathlib import Path
 from typing import Any
@@ -41,6 +42,7 @@ _SUSPECT = re.compile(r"[-+.0-9<=]|(?:y|yes|n|no|on|off|true|false|null)$", re.I
 _TAGS = {f"tag:yaml.org,2002:{name}" for name in ("null", "bool", "int", "float", "str", "timestamp", "value", "merge")}
 _DEEPEST = 50
 """No file nests deeper; a reader that follows deeper ones would end the process."""
+_TOO_DEEP = "the file is nested too deeply", f"no file nests deeper than {_DEEPEST} levels"
 _MOST_VALUES = 1_000_000
 """The most values of a file: each takes some 400 bytes with its line."""
 _MOST_DIGITS = 40
@@ -151,6 +153,8 @@ def _syntax(error: yaml.MarkedYAMLError, file: str) -> Problem:
     what = _one_line(" ".join(part for part in (error.context, error.problem) if part))
     if "undefined alias" in what:
         return _anchor(f"{file}:{line}")
+    if "nesting depth" in what:  # newer parsers have a limit of their own, which is higher
+        return Problem("yaml.too-deep", *_TOO_DEEP, f"{file}:{line}")
     hint = "is the file cut short, or a bracket, a quote or the indentation wrong?"
     return Problem("yaml.syntax", f"not valid YAML: {what}", hint, f"{file}:{line}")
 
@@ -201,7 +205,7 @@ class _Builder:
         if self.values > _MOST_VALUES:
             raise self.stop("yaml.too-many", event, f"the file holds more than {_MOST_VALUES:,} values", "split it")
         if event.anchor is None:
-            return self.plain(event, path)
+            return self.scalar(event) if type(event) is ScalarEvent else self.plain(event, path)
         if not self.loose:
             self.anchored(event)
         if type(event) is AliasEvent:
@@ -221,7 +225,7 @@ class _Builder:
         if kind is ScalarEvent:
             return self.scalar(event)
         if len(path) >= _DEEPEST:
-            raise self.stop("yaml.too-deep", event, "the file is nested too deeply", f"no file nests deeper than {_DEEPEST} levels")
+            raise self.stop("yaml.too-deep", event, *_TOO_DEEP)
         if kind is MappingStartEvent:
             return self.mapping(path)
         items: list[Any] = []
@@ -304,8 +308,9 @@ _TOO_LONG = _Trap("is longer than any number", f"at most {_MOST_DIGITS} digits")
 _INFINITE = _Trap("is larger than any number", "a finite number")
 
 
+@lru_cache(4096)
 def _unquoted(text: str) -> Any:
-    """What a text without quotes is."""
+    """What a text without quotes is; the same days, kinds and units stand in a file again and again."""
     if text in _NULL:
         return None
     if text in _BOOL:

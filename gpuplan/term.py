@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache, reduce
 from operator import add
-from typing import Any, ClassVar, Generic, Literal, ParamSpec, TypeAlias, cast, get_args
+from typing import Any, ClassVar, Generic, Literal, ParamSpec, TypeAlias, get_args
 
 from gpuplan.num import Num, is_array, maximum
 from gpuplan.record import Slotted, replace
@@ -259,11 +259,19 @@ class Formula(Slotted, Generic[P]):
                 raise self._miswired(name, args)
             values[key] = part.value
         fn: Callable[..., Num] = self.fn
+        made = _Open()  # As `_derived` does, without a call of it: no other line of an answer runs as often.
         try:
-            value = fn(**values)
+            made.value = fn(**values)
         except (ArithmeticError, ValueError) as error:
             raise _not_computed(name, values, error) from error
-        return _derived(name, value, self.unit, self.source, self, tuple(args.items()))
+        made.name = name
+        made.unit = self.unit
+        made.source = self.source
+        made.formula = self
+        made.args = tuple(args.items())
+        made.spread = None
+        made.__class__ = Term
+        return made  # type: ignore[return-value]
 
     def _miswired(self, name: str, args: Mapping[str, Term]) -> WiringError:
         """What is wrong with terms that this formula cannot take."""
@@ -286,7 +294,7 @@ def _derived(
     made.args = args
     made.spread = None
     made.__class__ = Term
-    return cast("Term", made)
+    return made  # type: ignore[return-value]
 
 
 def _not_computed(name: str, values: Mapping[str, Num], error: Exception) -> ArithmeticError:
@@ -347,7 +355,7 @@ def _fold(op: Callable[[Num, Num], Num], word: str) -> Callable[..., Term]:
         return Formula(fn, word, source, unit, dict.fromkeys(names, unit))
 
     def apply(name: str, parts: Mapping[str, Term] | Iterable[Term], /, *, begun: Term | None = None) -> Term:
-        named = parts if isinstance(parts, Mapping) else numbered((part.name, part) for part in parts)
+        named = parts if type(parts) is dict or isinstance(parts, Mapping) else numbered((part.name, part) for part in parts)
         args = tuple(named.items())
         unit = args[0][1].unit if args else ""
         values: list[Num] = []

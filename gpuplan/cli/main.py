@@ -33,6 +33,9 @@ def main() -> None:
     if COMPLETE in os.environ:
         os._exit(reply(os.environ))
     gc.disable()
+    if "calibrate" not in sys.argv:
+        # numpy would start a thread for each core as it is imported, and only fits to measurements multiply matrices.
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     fill_closed()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):

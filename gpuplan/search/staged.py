@@ -171,8 +171,8 @@ class Staged:
 
     def _keep(self, key: Key, step: Any, memory: Any, high: Any, capacity: Any) -> None:
         rank = -2.0 if high <= capacity else -1.0 if memory <= capacity else 0.0
-        self.seen[key] = Seen(rank, float(step), float(memory), float(high), float(capacity))
-        if self._leading is None or (self.seen[key].order, key != self._leading) < (self.seen[self._leading].order, False):
+        one = self.seen[key] = Seen(rank, float(step), float(memory), float(high), float(capacity))
+        if self._leading is None or (one.order, key != self._leading) < (self.seen[self._leading].order, False):
             self._leading = key
 
     def best(self, rounds: int = ROUNDS) -> Best[TrainPlan] | None:
@@ -274,12 +274,16 @@ class Staged:
             if kind != light[0][at]
         ]
         self.evaluate(heavy for _, heavy in again)
-        for light, heavy in again:
-            if heavy in self.seen and (light, heavy) not in self.seeds:
-                one, two = self.seen[light], self.seen[heavy]
-                surely = between(*_columns(one.step, two.step, one.high, two.high, one.capacity))
-                narrowly = between(*_columns(one.step, two.step, one.memory, two.memory, one.capacity))
-                self.seeds[light, heavy] = Seed(light, heavy, float(surely[0]), float(narrowly[0]))
+        new = [(light, heavy) for light, heavy in again if heavy in self.seen and (light, heavy) not in self.seeds]
+        if not new:
+            return
+        ends = [(self.seen[light], self.seen[heavy]) for light, heavy in new]
+        rows = [(one.step, two.step, one.high, two.high, one.memory, two.memory, one.capacity) for one, two in ends]
+        step, step_again, high, high_again, memory, memory_again, capacity = np.array(rows).T
+        surely = between(step, step_again, high, high_again, capacity)
+        narrowly = between(step, step_again, memory, memory_again, capacity)
+        for (light, heavy), may, may_narrowly in zip(new, surely, narrowly, strict=True):
+            self.seeds[light, heavy] = Seed(light, heavy, float(may), float(may_narrowly))
 
     def _fewer(self, heavy: Key) -> Iterator[Key]:
         """The same with the recomputation of every smaller number of layers of each stage."""
@@ -368,10 +372,6 @@ def between(step: Column, step_again: Column, memory: Column, memory_again: Colu
     share = np.where(memory <= most, 0.0, np.where(np.isfinite(share), share, 1.0))
     found: Column = np.where(np.minimum(memory, memory_again) <= most, step + share * np.maximum(step_again - step, 0.0), inf)
     return found
-
-
-def _columns(*values: float) -> tuple[Column, ...]:
-    return tuple(np.array([value]) for value in values)
 
 
 def _smallest(values: Column, most: int) -> NDArray[np.intp]:

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 import gpuplan
 from gpuplan.errors import Note, Problem, SpecError, UnknownError, UsageError, did_you_mean
+from gpuplan.files.unchanged import while_unchanged
 from gpuplan.record import Record
 from gpuplan.specs.base import Spec, SpecFile, load_spec
 from gpuplan.strict_yaml import load_yaml, read_text
@@ -302,8 +303,12 @@ def without_size(ident: str) -> str:
     return "-".join(word for word in ident.split("-") if not SIZE.fullmatch(word))
 
 
-def aliases_of(path: Path) -> list[str]:
+def aliases_of(path: Path) -> tuple[str, ...]:
     """The aliases and driver strings of a file, by a glance at its text; YAML is parsed only where they are no flow list."""
+    return while_unchanged("aliases", path, lambda: tuple(_aliases_in(path)))
+
+
+def _aliases_in(path: Path) -> list[str]:
     text = read_text(path)
     names: list[str] = []
     for found in _lists(text):
@@ -331,9 +336,13 @@ def _occurrences(key: str, text: str) -> Iterator[int]:
         at = text.find(key, at + 1)
 
 
-def _instances_in(path: Path) -> list[str]:
+def _instances_in(path: Path) -> tuple[str, ...]:
     """`provider:name` of the instances in a file, by a glance at its text: nobody must write them as aliases too."""
-    return [f"{path.parent.name}:{found[1]}" for found in _SHAPE.finditer(read_text(path))]
+
+    def look() -> tuple[str, ...]:
+        return tuple([f"{path.parent.name}:{found[1]}" for found in _SHAPE.finditer(read_text(path))])
+
+    return while_unchanged("instances", path, look)
 
 
 def _unfit(folder: Path) -> Problem | None:

@@ -161,8 +161,9 @@ class _Tags(HTMLParser):
         self.texts.append(data)
 
 
-@pytest.mark.parametrize("made", [gpuplan.fit("llama-3.1-70b", on="t4"), gpuplan.serve("llama-3.1-8b", on="h100")])
-def test_how_an_answer_looks(made: gpuplan.Answer) -> None:
+@pytest.mark.parametrize(("task", "model", "on"), [("fit", "llama-3.1-70b", "t4"), ("serve", "llama-3.1-8b", "h100")])
+def test_how_an_answer_looks(task: str, model: str, on: str) -> None:
+    made = FUNCTIONS[task](model, on=on)
     assert "\n" not in repr(made)
     assert len(repr(made)) < 160
     assert str(made).startswith("FITS" if made.fits else "DOES NOT FIT")

@@ -17,7 +17,7 @@ from .bounds import BOUNDS
 from .pace import PACE
 from .work import WORK
 
-EXAM: dict[str, Any] = yaml.safe_load(Path(__file__).with_name("cases.yaml").read_text())
+EXAM: dict[str, Any] = yaml.load(Path(__file__).with_name("cases.yaml").read_bytes(), getattr(yaml, "CSafeLoader", yaml.SafeLoader))
 CASES: dict[str, Any] = {case["id"]: case for case in EXAM["cases"]}
 ASKED = [case for case in CASES.values() if "out" not in case]
 ANSWERS = WORK | BOUNDS | PACE

@@ -185,8 +185,8 @@ def test_a_folder_that_is_no_specs_folder(tmp_path: Path) -> None:
 def test_aliases_by_a_glance(tmp_path: Path) -> None:
     path = tmp_path / "x.yaml"
     path.write_text("aliases: [a b, \"c, d\", 'e']\ndriver_names: [\n  F,\n  G H\n]\n")
-    assert aliases_of(path) == ["a b", "c, d", "e", "F", "G H"]
+    assert list(aliases_of(path)) == ["a b", "c, d", "e", "F", "G H"]
     path.write_text("aliases:\n  - a b\n  - c\nname: x\n")
-    assert aliases_of(path) == ["a b", "c"]
+    assert list(aliases_of(path)) == ["a b", "c"]
     path.write_text("name: x\n")
-    assert aliases_of(path) == []
+    assert list(aliases_of(path)) == []
