@@ -46,7 +46,7 @@ def shapes(one: LoadedCard, card: ModelCard) -> Iterator[Finding]:
     if not _HIDDEN[0] <= arch.hidden <= _HIDDEN[1] or arch.hidden % _WHOLE_WIDTH:
         message = f"a hidden width of {arch.hidden:,}: models have {_HIDDEN[0]} to {_HIDDEN[1]:,}, in whole {_WHOLE_WIDTH}s"
         yield one.bad("model.shape", ("architecture", "hidden"), message, "is a digit wrong?")
-    if arch.vocab > 1_000_000 or 2_000 < arch.vocab < 20_000:
+    if arch.vocab > 1_000_000 or 2_000 < arch.vocab < (5_000 if arch.frame_ms else 20_000):  # what only writes down speech has few
         message = f"a vocabulary of {arch.vocab:,}"
         yield one.bad("model.shape", ("architecture", "vocab"), message, "is it another key, or is a digit missing?")
     for place, stack in enumerate(arch.stacks):
@@ -106,7 +106,7 @@ def _attention(one: LoadedCard, at: Path_, hidden: int, mixer: Attention, stack:
     most = 20.0 if hidden <= 1024 else _QUERIES[1]
     width = mixer.heads * mixer.head_dim / hidden
     yield from _ratio(one, (*at, "heads"), "width of all heads", width, (_QUERIES[0], most))
-    if mixer.window is not None and not {mixer.window, mixer.window + 1} & _WINDOWS:
+    if mixer.window is not None and not {mixer.window - 1, mixer.window, mixer.window + 1} & _WINDOWS:
         message = f"a window of {mixer.window:,} positions"
         yield one.bad("model.shape", (*at, "window"), message, "windows are powers of two: is a digit wrong?")
     if mixer.chunk is not None and (mixer.chunk < 512 or mixer.chunk & (mixer.chunk - 1)):
@@ -121,7 +121,7 @@ def _attention(one: LoadedCard, at: Path_, hidden: int, mixer: Attention, stack:
 def _latent(one: LoadedCard, at: Path_, hidden: int, mixer: Mla | SparseMla) -> Iterator[Finding]:
     for name, low, high in (("kv_rank", 64, 2048), ("nope_dim", 32, 256), ("rope_dim", 16, 128), ("v_dim", 32, 512)):
         value = getattr(mixer, name)
-        if not low <= value <= high:
+        if not low <= value <= high and (name, value) != ("rope_dim", 0):  # GLM-5.3-Flash turns no part of its keys
             yield one.bad("model.shape", (*at, name), f"a `{name}` of {value}", f"latent attention has {low} to {high}")
     if mixer.q_rank is not None and not mixer.kv_rank <= mixer.q_rank <= hidden:
         message = f"a `q_rank` of {mixer.q_rank} beside a `kv_rank` of {mixer.kv_rank}"
@@ -154,7 +154,7 @@ def _context(one: LoadedCard, card: ModelCard) -> Iterator[Finding]:
     if arch.positions and not most <= arch.positions <= most + 8 and not _two_ends(card):
         message = f"{arch.positions:,} learned positions for a context of {most:,}"
         yield one.bad("model.context", at, message, "one of the two is wrong")
-    elif writes and not arch.positions and most < _LEAST_CONTEXT:
+    elif writes and not arch.positions and not arch.frame_ms and most < _LEAST_CONTEXT:
         message = f"a context of {most:,} for a model that writes text with {card.architecture.hidden:,} wide layers"
         hint = "copies of a configuration that were made for a chip cut `max_position_embeddings`: look at the maker's own"
         yield one.bad("model.context", at, message, hint)

@@ -190,7 +190,8 @@ class SparseMla(TokenMixer, Schema):
     q_rank: PositiveInt
     kv_rank: PositiveInt
     nope_dim: PositiveInt
-    rope_dim: PositiveInt
+    rope_dim: NonNegativeInt
+    """0: no part of a key turns with the position (GLM-5.3-Flash)."""
     v_dim: PositiveInt
     bias: bool = False
     top_k: PositiveInt

@@ -84,7 +84,12 @@ def card_by_name(repository: str, why: str, extra_dirs: Sequence[Path] = ()) -> 
         found = pattern.match(name)
         if found is None or (rule.owners and owner.lower() not in rule.owners):
             continue
-        card = card_called(f"{owner}/{found[1]}" if owner else found[1], extra_dirs)
+        stem = f"{owner}/{found[1]}" if owner else found[1]
+        card = card_called(stem, extra_dirs)
+        if card is None and (inner := _told_by_rule(stem, why, extra_dirs)) is not None:
+            if rule.weights is None and rule.engine is None:
+                return inner  # A word of tuning behind what says how the weights are stored.
+            card = _of_names(inner.id, extra_dirs) if inner.stored is None and _is_plain(inner, extra_dirs) else None
         if card is None or rule.mixture not in (None, _is_mixture(card.architecture)):
             continue
         return _stored(card, rule, next((int(bits) for bits in found.groups()[1:] if bits), None), f"{why}: ", title)
@@ -96,6 +101,22 @@ def card_by_name(repository: str, why: str, extra_dirs: Sequence[Path] = ()) -> 
         return plain
     said = f"`{unread[0]}` in its name was not read: these are weights in 16 bits; say with `--weights` how they are stored"
     return plain.replaced(notes=(*plain.notes, said))
+
+
+def _told_by_rule(repository: str, why: str, extra_dirs: Sequence[Path]) -> ModelCard | None:
+    """The card where one more rule fits the end of what is left of a name; None: none does."""
+    name = repository.rpartition("/")[2]
+    if not any(pattern.match(name) for pattern, _, _ in rules()):
+        return None
+    found = card_by_name(repository, why, extra_dirs)
+    return None if found is None or _QUANTISED.search(name) and found.weights is None else found
+
+
+def _is_plain(card: ModelCard, extra_dirs: Sequence[Path]) -> bool:
+    """Whether a rule left the weights as the card of the model has them, or in 16 bits."""
+    from gpuplan.models.catalog import find
+
+    return card.weights is None or card.weights == find(card.id, extra_dirs, cards_only=True).weights
 
 
 def _tuned(owner: str, name: str, why: str, extra_dirs: Sequence[Path]) -> ModelCard | None:
