@@ -127,10 +127,11 @@ def instance_of_provider(name: str, catalog: Catalog) -> str | None:
     if (one := only_of_family(name, rest, ident, catalog)) is not None:
         return one
     every = _instances(known, catalog)
-    # SageMaker's `p5.48xlarge` is its `ml.p5.48xlarge`.
+    # SageMaker's `p5.48xlarge` is its `ml.p5.48xlarge`, Databricks' `g5.xlarge` its `g5.xlarge.jobs`, which stands first there.
     tails = [one for one in every if "." in rest and key(one.name).endswith(f".{key(rest)}")]
-    if len(tails) == 1:
-        return tails[0].qualified_name
+    heads = [one for one in every if key(one.name).startswith(f"{key(rest)}.") or flat(one.name.rpartition(".")[0]) == flat(rest)]
+    if len(tails) == 1 or heads:
+        return (heads or tails)[0].qualified_name
     accelerator = _accelerator(rest, catalog)
     wanted = _count(rest)
     made = [one for one in every if one.shape.accelerator == accelerator and one.accelerators == wanted]
