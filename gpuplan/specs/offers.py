@@ -209,7 +209,7 @@ def _together(fee: Offer, machine: Offer) -> Offer | None:
     day = min(one for one in days if one is not None) if None not in days else None
     region = machine.region if machine.region != ANYWHERE else fee.region
     note = f"the machine, {machine.provider}:{machine.instance}, and {fee.price.source.note or fee.entry.note}"
-    entry = replace(fee.entry, region=region, kind=machine.kind, date=day, note=note)
+    entry = fee.entry.replaced(region=region, kind=machine.kind, date=day, note=note)
     parts = {"machine": replace(machine.price, name="price.machine"), "on top": replace(fee.price, name="price.on_top")}
     return Offer(fee.provider, entry, total(f"price.per_{fee.per}", parts), machine.rank)
 

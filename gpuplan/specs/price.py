@@ -8,6 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 from gpuplan.record import Record
 from gpuplan.schema import Fault
 from gpuplan.specs.base import MONTH, Id, Section, SpecFile
+from gpuplan.specs.dates import plain_date
 from gpuplan.specs.quantity import Measure, Sourced, UsdField
 from gpuplan.term import Term
 
@@ -37,7 +38,9 @@ class PriceDate(Record):
         if given == UNKNOWN:
             return None
         if not isinstance(given, str) or MONTH.fullmatch(given) is None:
-            hint = "write the day, month or year as `2026-11-20`, `2026-11` or `2026`, or `unknown`"
+            meant = plain_date(given) if isinstance(given, str) else None
+            usual = "write the day, month or year as `2026-11-20`, `2026-11` or `2026`, or `unknown`"
+            hint = f"write it as `{meant}`" if meant else usual
             raise Fault("spec.bad-format", f"`{given}` is not a date", hint)
         return given
 

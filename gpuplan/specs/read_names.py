@@ -62,13 +62,13 @@ def splits(name: str) -> list[tuple[str, str]]:
 
     >>> splits("Amazon EC2 P4d instance")[:2]
     [('amazon-ec2', 'P4d'), ('ec2-p4d', 'Amazon')]
-    >>> splits("aws/p5.48xlarge"), splits("aws-p5.48xlarge")
+    >>> splits("aws/p5.48xlarge")[:1], splits("aws-p5.48xlarge")
     ([('aws', 'p5.48xlarge')], [('aws', 'p5.48xlarge')])
     """
     words = [word for word in name.replace("/", " ").split() if word.lower() not in _FILLER]
     if len(words) == 1 and "-" in words[0]:
-        seller, _, rest = words[0].partition("-")
-        return [(key(seller), rest)] if rest else []
+        first, _, machine = words[0].partition("-")
+        return [(key(first), machine)] if machine else []
     ways = []
     for size in (3, 2, 1):
         if size < len(words):

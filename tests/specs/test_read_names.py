@@ -39,7 +39,8 @@ def test_what_only_looks_alike_is_not_read(name):
         ("SageMaker HyperPod p5.48xlarge", "aws-sagemaker:ml.p5.48xlarge"),
         ("Azure NDm A100 v4 series", "azure:Standard_ND96amsr_A100_v4"),
         ("aws/p5.48xlarge", "aws:p5.48xlarge"), ("aws-p5.48xlarge", "aws:p5.48xlarge"), ("g5.48xl", "aws:g5.48xlarge"),
-        ("n1-standard-8 with v100", "gcp:n1-standard-8+1xnvidia-tesla-v100"), ("gcp n1-standard-16 2x t4", "gcp:n1-standard-16+2xnvidia-tesla-t4"),
+        ("n1-standard-8 with v100", "gcp:n1-standard-8+1xnvidia-tesla-v100"),
+        ("gcp n1-standard-16 2x t4", "gcp:n1-standard-16+2xnvidia-tesla-t4"),
         ("lambdalabs H100", "lambda:gpu_1x_h100_sxm5"), ("Nebius AI Cloud H100", "nebius:gpu-h100-sxm_1gpu-16vcpu-200gb"),
     ],
 )  # fmt: skip
