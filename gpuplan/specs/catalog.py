@@ -45,6 +45,7 @@ Made = TypeVar("Made")
 
 _LIST = re.compile(r"^(aliases|driver_names):[ ]*(\[[^\]]*\])?", re.M)
 _SHAPE = re.compile(r"^[ ]*-[ ]+\{?[ ]*name:[ ]*[\"']?([^\s\"',}]+)", re.M)
+_SHAPE_ALIASES = re.compile(r"^[ ]+aliases:[ ]*(\[[^\]]*\])", re.M)
 _GAP = re.compile(r"[\s_-]+")
 _MACHINE = re.compile(r"^machine:", re.M)
 SIZE = re.compile(r"(\d+)(gb|gib|g)")
@@ -337,10 +338,13 @@ def _occurrences(key: str, text: str) -> Iterator[int]:
 
 
 def _instances_in(path: Path) -> tuple[str, ...]:
-    """`provider:name` of the instances in a file, by a glance at its text: nobody must write them as aliases too."""
+    """`provider:name` of the instances in a file and their other names, by a glance at its text: no list above repeats them."""
 
     def look() -> tuple[str, ...]:
-        return tuple([f"{path.parent.name}:{found[1]}" for found in _SHAPE.finditer(read_text(path))])
+        text = read_text(path)
+        names = [found[1] for found in _SHAPE.finditer(text)]
+        others = (one for found in _SHAPE_ALIASES.finditer(text) for one in _ITEM.findall(found[1]))
+        return tuple([f"{path.parent.name}:{one}" for one in (*names, *((one[0] or one[1] or one[2]).strip() for one in others))])
 
     return while_unchanged("instances", path, look)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from datetime import date, timedelta
+from datetime import date, datetime, timedelta
 
 from gpuplan.errors import Problem, UsageError
 
@@ -23,6 +23,23 @@ def today() -> date:
     """
     told = os.environ.get(TODAY)
     return date.fromisoformat(checked_day(TODAY, told)) if told else date.today()
+
+
+_DAYS, _MONTHS = ("%d %B %Y", "%d %b %Y", "%B %d, %Y", "%b %d, %Y", "%Y/%m/%d"), ("%B %Y", "%b %Y")
+
+
+def plain_date(text: str) -> str | None:
+    """A date that a page prints with the name of its month, as files write it; None where it could be another.
+
+    >>> plain_date("Nov 2026"), plain_date("20 November 2026"), plain_date("03/04/2026")
+    ('2026-11', '2026-11-20', None)
+    """
+    for printed, written in (*((one, "%Y-%m-%d") for one in _DAYS), *((one, "%Y-%m") for one in _MONTHS)):
+        try:
+            return datetime.strptime(text.strip(), printed).strftime(written)
+        except ValueError:
+            continue
+    return None
 
 
 def first_day(text: str) -> date:

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from datetime import date
 from functools import partial
 from typing import TYPE_CHECKING
 
 from gpuplan.errors import Problem, UnknownError, did_you_mean
 from gpuplan.formulas.cost import usd_per_s_each, usd_per_s_of_all
-from gpuplan.record import Record
+from gpuplan.record import Record, replace
 from gpuplan.specs.dates import first_day, last_day
 from gpuplan.specs.instance import Instance, InstanceFamily
 from gpuplan.specs.price import Offer, OfferEntry, PriceKind, PriceList
 from gpuplan.strict_yaml import read_text
-from gpuplan.term import Source, Term
+from gpuplan.term import Source, Term, total
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -175,11 +175,52 @@ def offers_of(instance: Instance, catalog: Catalog) -> list[Offer]:
     Of a provider's files only those that name the instance are parsed.
     """
     made = []
-    for rank, path in _price_files(catalog).get(instance.provider, ()):
-        if instance.name in catalog.once(("price text", path), partial(read_text, path)):
-            prices, entries = catalog.once(("offers", path), partial(_entries, catalog, path))
-            made += [prices.offer(entry, rank) for entry in entries.get(instance.name, ())]
+    for prices, entry, rank in _entries_of(instance.provider, instance.name, catalog):
+        made += offers_of_entry(prices, entry, rank, catalog)
     return made
+
+
+def offers_of_entry(
+    prices: PriceList, entry: OfferEntry, rank: int, catalog: Catalog, kind: PriceKind | None = None
+) -> list[Offer]:  # fmt: skip
+    """What an entry of a price list offers, on one kind of terms where it is given.
+
+    One beside a machine of another provider makes an offer of each current price of that machine, with both as parts of its price.
+    """
+    if entry.beside is None:
+        return [prices.offer(entry, rank)] if kind in (None, entry.kind) else []
+    fee = prices.offer(entry, rank)
+    if fee.price is None:
+        return []
+    made = []
+    provider, _, name = entry.beside.partition(":")
+    for others, other, their_rank in _entries_of(provider, name, catalog):
+        here = entry.region in (ANYWHERE, other.region) or other.region == ANYWHERE
+        if other.beside is None and other.status == "current" and other.per == fee.per and here and kind in (None, other.kind):
+            made.append(_together(fee, others.offer(other, max(rank, their_rank))))
+    return [one for one in made if one is not None]
+
+
+def _together(fee: Offer, machine: Offer) -> Offer | None:
+    """An offer of a machine with what another provider asks on top: the terms are the machine's, the day is the older one's."""
+    if fee.price is None or machine.price is None:
+        return None
+    days = (fee.entry.date, machine.entry.date)
+    day = min(one for one in days if one is not None) if None not in days else None
+    region = machine.region if machine.region != ANYWHERE else fee.region
+    note = f"the machine, {machine.provider}:{machine.instance}, and {fee.price.source.note or fee.entry.note}"
+    entry = fee.entry.replaced(region=region, kind=machine.kind, date=day, note=note)
+    parts = {"machine": replace(machine.price, name="price.machine"), "on top": replace(fee.price, name="price.on_top")}
+    return Offer(fee.provider, entry, total(f"price.per_{fee.per}", parts), machine.rank)
+
+
+def _entries_of(provider: str, name: str, catalog: Catalog) -> Iterator[tuple[PriceList, OfferEntry, int]]:
+    """What the files of a provider say of one instance, each with its file and the rank of its folder."""
+    for rank, path in _price_files(catalog).get(provider, ()):
+        if name in catalog.once(("price text", path), partial(read_text, path)):
+            prices, entries = catalog.once(("offers", path), partial(_entries, catalog, path))
+            for entry in entries.get(name, ()):
+                yield prices, entry, rank
 
 
 def _entries(catalog: Catalog, path: Path) -> tuple[PriceList, dict[str, list[OfferEntry]]]:

@@ -8,6 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 from gpuplan.record import Record
 from gpuplan.schema import Fault
 from gpuplan.specs.base import MONTH, Id, Section, SpecFile
+from gpuplan.specs.dates import plain_date
 from gpuplan.specs.quantity import Measure, Sourced, UsdField
 from gpuplan.term import Term
 
@@ -37,7 +38,9 @@ class PriceDate(Record):
         if given == UNKNOWN:
             return None
         if not isinstance(given, str) or MONTH.fullmatch(given) is None:
-            hint = "write the day, month or year as `2026-11-20`, `2026-11` or `2026`, or `unknown`"
+            meant = plain_date(given) if isinstance(given, str) else None
+            usual = "write the day, month or year as `2026-11-20`, `2026-11` or `2026`, or `unknown`"
+            hint = f"write it as `{meant}`" if meant else usual
             raise Fault("spec.bad-format", f"`{given}` is not a date", hint)
         return given
 
@@ -72,6 +75,11 @@ class OfferEntry(Section):
     """The price, such as `55.04 USD/h`; never zero."""
     credits_per_hour: Credits | None = None
     """The price in the provider's own units per hour."""
+    credit: UsdField | None = None
+    """What one of those units costs for this instance in this region, where that is not what the list says."""
+    beside: str | None = None
+    """The full name of the instance of another provider that is rented beside it, such as `aws:g5.12xlarge`: each price of that
+    instance, with its terms and its region, is added to this one."""
     per: PriceUnit = "instance"
     """What the price is for."""
     date: Annotated[str | None, PriceDate()]
@@ -120,7 +128,7 @@ class PriceList(SpecFile):
     def faults(self) -> Iterator[Fault]:
         """Offers whose source or credit is not there."""
         yield from super().faults()
-        if self.credit is None and any(entry.credits_per_hour is not None for entry in self.offers):
+        if self.credit is None and any(entry.credits_per_hour is not None and entry.credit is None for entry in self.offers):
             yield Fault("spec.missing-key", "offers in credits, but no `credit`", "write what one credit costs")
 
     @property
@@ -132,9 +140,16 @@ class PriceList(SpecFile):
         """What an entry asks, in USD/s for one `per`; credits at the middle of their prices; None: free of charge."""
         if entry.price is not None:
             return float(entry.price.value)
-        if entry.credits_per_hour is None or self.credit is None:
+        between = self._credit_of(entry)
+        if entry.credits_per_hour is None or between is None:
             return None
-        return float(entry.credits_per_hour.value / 3600 * (self.credit.low.value + self.credit.high.value) / 2)
+        return float(entry.credits_per_hour.value / 3600 * (between[0].value + between[1].value) / 2)
+
+    def _credit_of(self, entry: OfferEntry) -> tuple[Sourced, Sourced] | None:
+        """The lowest and the highest price of a credit for an entry."""
+        if entry.credit is not None:
+            return entry.credit, entry.credit
+        return None if self.credit is None else (self.credit.low, self.credit.high)
 
     def offer(self, entry: OfferEntry, rank: int = 0) -> Offer:
         """An entry as an offer with its price as a term; `rank` is that of the folder that the list stands in.
@@ -145,13 +160,13 @@ class PriceList(SpecFile):
         if entry.price is not None:
             value = Sourced(entry.price.value, "USD/s", entry.price.text, entry.price.source, entry.price.note or note)
             return Offer(self.seller, entry, self.term(name, value), rank)
-        if entry.credits_per_hour is None or self.credit is None or usd is None:
+        between = self._credit_of(entry)
+        if entry.credits_per_hour is None or between is None or usd is None:
             return Offer(self.seller, entry, None, rank)
         per_s = entry.credits_per_hour.value / 3600
-        low, high = self.credit.low.value, self.credit.high.value
-        text = (
-            f"{entry.credits_per_hour.text} {self.credit.name}s an hour at {self.credit.low.text} to {self.credit.high.text} each"
-        )
+        low, high = between[0].value, between[1].value
+        asked = between[0].text if low == high else f"{between[0].text} to {between[1].text}"
+        text = f"{entry.credits_per_hour.text} {self.credit.name if self.credit is not None else 'credit'}s an hour at {asked} each"
         value = Sourced(usd, "USD/s", text, entry.credits_per_hour.source, note)
         return Offer(self.seller, entry, self.term(name, value, (per_s * low, per_s * high) if high > low else None), rank)
 

@@ -13,7 +13,7 @@ from gpuplan.specs.base import SpecFile, load_spec
 from gpuplan.specs.catalog import Catalog, key, shipped_folder
 from gpuplan.specs.instance import Instance, InstanceFamily
 from gpuplan.specs.kinds_of_parts import nearest
-from gpuplan.specs.read_names import family_of, flat, reading, splits
+from gpuplan.specs.read_names import bare, family_of, flat, reading, splits, without_manner
 
 _ENDS = (
     "cloud",
@@ -110,9 +110,9 @@ def instance_of_provider(name: str, catalog: Catalog) -> str | None:
         if not nearest(name):  # `Cerebras WSE-3` is a part, and not only its maker
             table.refuse(said, part, catalog)
         if table.id_of(said, _folders(catalog)) in _folders(catalog):
-            seller, colon, rest = said, ":", part
+            seller, colon, rest = said, ":", without_manner(part)
             break
-    table.refuse(seller, rest, catalog)
+    table.refuse(seller if colon else bare(seller), rest, catalog)
     ident = table.id_of(seller, _folders(catalog))
     known = [path for place, path in catalog.paths("instances").items() if place.startswith(f"{ident}/")]
     if known and not colon:
@@ -127,14 +127,16 @@ def instance_of_provider(name: str, catalog: Catalog) -> str | None:
     if (one := only_of_family(name, rest, ident, catalog)) is not None:
         return one
     every = _instances(known, catalog)
-    # SageMaker's `p5.48xlarge` is its `ml.p5.48xlarge`.
+    # SageMaker's `p5.48xlarge` is its `ml.p5.48xlarge`, Databricks' `g5.xlarge` its `g5.xlarge.jobs`, which stands first there.
     tails = [one for one in every if "." in rest and key(one.name).endswith(f".{key(rest)}")]
-    if len(tails) == 1:
-        return tails[0].qualified_name
+    heads = [one for one in every if key(one.name).startswith(f"{key(rest)}.") or flat(one.name.rpartition(".")[0]) == flat(rest)]
+    if len(tails) == 1 or heads:
+        return (heads or tails)[0].qualified_name
     accelerator = _accelerator(rest, catalog)
     wanted = _count(rest)
     made = [one for one in every if one.shape.accelerator == accelerator and one.accelerators == wanted]
     alone = [one for one in made if one.name == accelerator] or [one for one in made if one.shape.status == "offered"]
+    alone = alone if len(alone) == 1 else _by_words(rest, every, wanted, catalog)
     if len(alone) == 1:
         return alone[0].qualified_name
     what, hint = _instead(rest, every, accelerator, ident, catalog)
@@ -190,15 +192,31 @@ def _count(name: str) -> int:
     return int(_DIGITS.findall(said[0])[0]) if said is not None else 1
 
 
+def _by_words(rest: str, every: Sequence[Instance], wanted: int, catalog: Catalog) -> list[Instance]:
+    """The instances on offer whose names have every word of another, and so many accelerators, of the one that it reads as.
+
+    RunPod's `h100 secure` is its `1x_H100-SXM_SECURE`.
+    """
+    words = [flat(word) for word in _COUNT.sub("", key(rest)).split("-")]
+    if len(words) < 2 or not all(words):
+        return []
+    fit = [one for one in every if one.accelerators == wanted and all(word in flat(one.name) for word in words)]
+    fit = [one for one in fit if one.shape.status == "offered"]
+    read = reading(rest, catalog)
+    return [one for one in fit if read is not None and one.shape.accelerator == read.accelerator] or fit
+
+
 def _instead(name: str, every: Sequence[Instance], accelerator: str | None, ident: str, catalog: Catalog) -> tuple[str, str]:
     """What to say of a name that no instance of a provider has, and what to name instead."""
     if accelerator is None and (read := reading(name, catalog)) is not None:
         accelerator = read.accelerator
     words = set(_WORD.findall(_COUNT.sub("", key(name))))
+    count = _count(name)
     same = [one for one in every if one.shape.accelerator == accelerator]
-    same = same or [one for one in every if words & set(one.shape.accelerator.split("-"))]
+    kin = [one for one in every if words & set(one.shape.accelerator.split("-"))]
+    if not any(one.accelerators == count for one in same):  # Lambda's single A100 have 40 GB, and `a100` is taken to have 80.
+        same = [one for one in kin if one.accelerators == count and one.shape.status == "offered"] or same or kin
     if same:
-        count = _count(name)
         some = sorted(same, key=lambda one: (one.shape.status != "offered", one.accelerators != count, one.accelerators))
         if _COUNT.search(key(name)) and all(one.accelerators != count for one in same):
             part = same[0].shape.accelerator

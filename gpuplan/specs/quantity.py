@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from typing import Annotated, Any, TypeAlias
 
@@ -125,7 +126,8 @@ class Measure(Record):
                 parse(text)
             except UnitError:
                 message, _, hint = str(error).partition(": write ")
-                raise Fault("spec.bad-unit", message, f"write {hint}" if hint else f"write it as {self.example()}") from None
+                advice = f"write {hint}" if hint else (self.unit == "USD/s" and _paid(text)) or f"write it as {self.example()}"
+                raise Fault("spec.bad-unit", message, advice) from None
             raise Fault("spec.wrong-unit", str(error).partition(", such as")[0], f"write it as {self.example()}") from None
 
     def example(self, number: object = None) -> str:
@@ -141,6 +143,29 @@ class Measure(Record):
         if self.unit == "1":
             plain = {"type": ["number", "string"]}
         return _either(plain, {"accept": {"type": "array", "items": plain, "minItems": 2, "maxItems": 2}})
+
+
+_PAID = re.compile(
+    r"\s*(?:US)?(?P<sign>\$|USD|EUR|€|GBP|£)?\s*(?P<number>[\d.,]+)\s*(?P<after>\$|USD|EUR|€|GBP|£)?\s*(?:/|per|an?)\s*"
+    r"(?P<each>gpu|accelerator|chip|card)?\s*(?:/|per|an?|-)?\s*(?:h|hrs?|hours?)\s*",
+    re.I,
+)
+
+
+def _paid(text: str) -> str | None:
+    """What to write for a price an hour as pages print it.
+
+    >>> _paid("$23.92/hr"), _paid("$2.10 per GPU hour")
+    ('write it as `23.92 USD/h`', 'write it as `2.10 USD/h`, with `per: accelerator` beside it')
+    >>> _paid("2.10 EUR/h")
+    'prices are in US dollars: write those, and the rate of exchange with its day in `note`'
+    """
+    found = _PAID.fullmatch(text)
+    if found is None:
+        return None
+    if (found["sign"] or found["after"] or "$").upper() not in ("$", "USD"):
+        return "prices are in US dollars: write those, and the rate of exchange with its day in `note`"
+    return f"write it as `{found['number']} USD/h`" + (", with `per: accelerator` beside it" if found["each"] else "")
 
 
 class Words(Record):

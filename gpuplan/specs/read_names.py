@@ -13,10 +13,16 @@ from gpuplan.specs.instance import Instance, InstanceFamily
 
 _FILLER = frozenset({"instance", "instances", "vm", "vms", "series", "gpu", "gpus", "spaces", "size", "machine", "node"})
 """Words beside a name that say nothing about which machine it is."""
+_OFFERED_AS = frozenset(
+    {"droplet", "droplets", "pod", "pods", "inference", "endpoint", "endpoints", "dedicated", "pro", "pro+", "cluster", "on-demand"}
+)
+"""Words behind a seller that say how it rents a machine out, not which."""
 _BEFORE = re.compile(r"(?:^|[^a-z0-9]|x)(\d{1,2})x?-?$")
 _AFTER = re.compile(r"(?:-?x|(?<=[a-z]))(\d{1,2})(?![0-9a-z])|-(\d)(?=-)")
 _SOMEWHERE = re.compile(r"(?<![a-z0-9])(?:x(\d{1,2})|(\d{1,2})x)(?![a-z0-9])")
 _NUMBER = re.compile(r"\d+")
+_BESIDE = re.compile(r"\+(\d+)x")
+"""The number of accelerators beside a machine in the name of an instance."""
 
 
 class Reading(Record):
@@ -42,19 +48,80 @@ def flat(name: str) -> str:
     return re.sub(r"[^a-z0-9]", "", key(name)).removeprefix("standard")
 
 
+def spelled_out(name: str) -> str:
+    """A size that ends in `xl` as its seller writes it, every other name as it is.
+
+    >>> spelled_out("g5.48xl"), spelled_out("aws p3.2xl"), spelled_out("7900xtxl")
+    ('g5.48xlarge', 'aws p3.2xlarge', '7900xtxl')
+    """
+    return re.sub(r"(\.\d*xl)$", r"\1arge", name, flags=re.IGNORECASE)
+
+
 def splits(name: str) -> list[tuple[str, str]]:
     """The ways in which a name may be a seller and one of its machines: (seller, rest), the longest seller first.
 
     >>> splits("Amazon EC2 P4d instance")[:2]
     [('amazon-ec2', 'P4d'), ('ec2-p4d', 'Amazon')]
+    >>> splits("aws/p5.48xlarge")[:1], splits("aws-p5.48xlarge")
+    ([('aws', 'p5.48xlarge')], [('aws', 'p5.48xlarge')])
     """
-    words = [word for word in name.split() if word.lower() not in _FILLER]
+    words = [word for word in name.replace("/", " ").split() if word.lower() not in _FILLER]
+    if len(words) == 1 and "-" in words[0]:
+        first, _, machine = words[0].partition("-")
+        return [(key(first), machine)] if machine else []
     ways = []
     for size in (3, 2, 1):
         if size < len(words):
             for seller, rest in ((words[:size], words[size:]), (words[-size:], words[:-size])):
                 ways.append((key(" ".join(seller)).replace(".", "-"), " ".join(rest)))
     return [way for way in ways if way[0]]
+
+
+def bare(name: str) -> str:
+    """A name without the words that say nothing about which machine it is.
+
+    >>> bare("hetzner GPU"), bare("h100 instance")
+    ('hetzner', 'h100')
+    """
+    return " ".join(word for word in name.split() if word.lower() not in _FILLER)
+
+
+def without_manner(rest: str) -> str:
+    """What stands behind a seller, without the words at its beginning that say how it rents; of one word the word itself.
+
+    >>> without_manner("inference endpoint L4 x1"), without_manner("droplet"), without_manner("rtx pro 6000")
+    ('L4 x1', 'droplet', 'rtx pro 6000')
+    """
+    words = rest.split()
+    while len(words) > 1 and words[0].lower() in _OFFERED_AS:
+        words = words[1:]
+    return " ".join(words)
+
+
+def attached(name: str, catalog: Catalog) -> str | None:
+    """The instance that is a machine and the accelerators beside it, `A+NxB`, of a name that says both; None: there is none.
+
+    `n1-standard-8 with v100` is `n1-standard-8+1xnvidia-tesla-v100`.
+    """
+    words = name.replace("+", " ").split()
+    for at, host in enumerate(words if len(words) > 1 else ()):
+        made = [alias for alias in catalog.names("instances") if f":{key(host)}+" in alias]
+        read = reading(" ".join(words[at + 1 :]), catalog) if made else None
+        if read is None:
+            continue
+        told = {alias: (_BESIDE.search(alias), reading(alias.partition("+")[2], catalog)) for alias in made}
+        fit = [
+            alias
+            for alias, (count, one) in told.items()
+            if count is not None and one is not None and _same_part(one, read) and int(count[1]) == (read.count or 1)
+        ]
+        return fit[0] if len(fit) == 1 else None
+    return None
+
+
+def _same_part(one: Reading, other: Reading) -> bool:
+    """Whether two readings are of one line of accelerators, whatever their form: a V100 is PCIe or SXM by where it is."""
+    return one.accelerator == other.accelerator or one.accelerator.partition("-")[0] == other.accelerator.partition("-")[0]
 
 
 def family_of(name: str, paths: Mapping[str, Path], catalog: Catalog) -> list[Instance]:
@@ -64,7 +131,7 @@ def family_of(name: str, paths: Mapping[str, Path], catalog: Catalog) -> list[In
     stands before their presets, and one size;
     `paths` are the files of families by id. Empty: there is none.
     """
-    wanted = flat(" ".join(word for word in name.split() if word.lower() not in _FILLER))
+    wanted = flat(bare(name))
     if not wanted:
         return []
     found: list[Instance] = []
@@ -128,4 +195,6 @@ def _spellings(catalog: Catalog) -> list[str]:
     return sorted(telling, key=lambda one: (-len(one), one))
 
 
-__all__ = ["Reading", "family_of", "flat", "reading", "splits"]
+__all__ = [
+    "Reading", "attached", "bare", "family_of", "flat", "reading", "spelled_out", "splits", "without_manner",
+]  # fmt: skip

@@ -370,8 +370,12 @@ def _part_of_pod(text: str, chips: int, pod: System, notes: list[Note], catalog:
 def _of_provider(name: str, catalog: Catalog) -> str | None:
     # The table of names is read only where nothing has the name as it stands.
     from gpuplan.specs.providers import instance_of_provider, only_of_family
+    from gpuplan.specs.read_names import attached, spelled_out
 
-    return instance_of_provider(name, catalog) or only_of_family(name, name, None, catalog)
+    whole = spelled_out(name)
+    if whole != name and find_instance(whole, catalog) is not None:
+        return whole
+    return attached(whole, catalog) or instance_of_provider(whole, catalog) or only_of_family(whole, whole, None, catalog)
 
 
 def by_beginning(text: str, units: int, name: str, catalog: Catalog) -> Target:

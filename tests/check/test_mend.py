@@ -1,5 +1,7 @@
 """`gpuplan specs check --fix`: what needs no looking up is mended, and nothing else changes."""
 
+import pytest
+
 from gpuplan.cli.main import run
 from gpuplan.specs.catalog import shipped_folder
 
@@ -66,18 +68,33 @@ def test_it_writes_only_where_it_is_told_to(capsys):
     assert "say which" in capsys.readouterr().err
 
 
-def test_a_price_as_people_say_it_is_written_with_its_unit(tmp_path, capsys):
+@pytest.mark.parametrize("said", ["$32/hr", "USD 32/hour", "32 USD/hr", "$32 per hour"])
+def test_a_price_as_people_say_it_is_written_with_its_unit(tmp_path, capsys, said):
     text = (
         "format: 1\nid: acme\nname: Acme prices\nsources:\n  page: {title: list, url: https://acme.example, checked: 2026-11-20}\n"
         "default_region: any\noffers:\n"
-        "  - {instance: nova.large, region: any, kind: on_demand, price: $32/hr, date: 2026-11-20, source: page}\n"
+        "  - {instance: nova.large, region: any, kind: on_demand, price: SAID, date: 20 November 2026, source: page}\n"
     )
     path = tmp_path / "prices" / "acme.yaml"
     path.parent.mkdir()
+    path.write_text(text.replace("SAID", said), encoding="utf-8")
+    run(["specs", "check", str(tmp_path), "--fix"])
+    assert path.read_text(encoding="utf-8") == text.replace("SAID", "32 USD/h").replace("20 November 2026", "2026-11-20")
+    assert "mended: " in capsys.readouterr().err
+
+
+def test_a_price_of_an_accelerator_is_left_to_its_reader(tmp_path, capsys):
+    path = tmp_path / "prices" / "acme.yaml"
+    path.parent.mkdir()
+    text = (
+        "format: 1\nid: acme\nname: Acme prices\nsources:\n  page: {title: list, url: https://acme.example, checked: 2026-11-20}\n"
+        "default_region: any\noffers:\n"
+        "  - {instance: nova.large, region: any, kind: on_demand, price: $4 per GPU hour, date: 2026-11-20, source: page}\n"
+    )
     path.write_text(text, encoding="utf-8")
     run(["specs", "check", str(tmp_path), "--fix"])
-    assert path.read_text(encoding="utf-8") == text.replace("$32/hr", "32 USD/h")
-    assert "mended: " in capsys.readouterr().err
+    assert path.read_text(encoding="utf-8") == text
+    assert "`4 USD/h`, with `per: accelerator` beside it" in capsys.readouterr().err
 
 
 def test_another_name_of_an_accelerator_becomes_its_id(tmp_path, capsys):

@@ -10,7 +10,6 @@ import pytest
 from gpuplan.models.catalog import find
 from gpuplan.specs.accelerator import Accelerator
 from gpuplan.specs.catalog import Catalog
-from gpuplan.specs.instance import InstanceFamily
 from gpuplan.strict_yaml import load_yaml
 
 TOOL = Path(__file__).parents[2] / "tools" / "recount.py"
@@ -53,24 +52,64 @@ def test_a_model_is_counted_against_the_ids_among_its_aliases(tool):
     right = float(card.count().params_total.value)
     rows = [{"name": "Qwen/Qwen1.5-32B", "parameters_raw": 1.1 * right}]
     assert [(one.ident, one.theirs) for one in tool.models(rows, "list")] == [("qwen1.5-32b", pytest.approx(1.1 * right))]
-    assert list(tool.models([*rows, {"name": "Qwen/Qwen1.5-32B-Chat", "parameters_raw": right}], "list")) == []
+    [one] = tool.models([*rows, {"name": "Qwen/Qwen1.5-32B-Chat", "parameters_raw": right}], "list")
+    assert one.share == 0
+
+
+HUNTED = ("instance_name", "location", "price", "cpu", "memory", "gpu_count", "gpu_name", "gpu_memory", "spot", "gpu_vendor")
+
+
+def _hunted(tmp_path, name, *rows):
+    """A catalog of gpuhunt of some rows."""
+    path = tmp_path / name
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(HUNTED)
+        writer.writerows(rows)
+    return path
+
+
+def _told(tool, catalog, path):
+    provider, shapes, prices = tool.hunted(path)
+    found = tool.instances(catalog, provider, path.name, shapes, prices)
+    return {(one.ident, one.field): (one.ours, one.theirs) for one in found}
 
 
 def test_instances_are_counted_against_a_catalog(tool, catalog, tmp_path):
-    shape = next(
-        one for one in catalog.read(InstanceFamily, catalog.paths("instances")["aws/p5"]).instances if one.name == "p5.48xlarge"
+    told = _told(
+        tool, catalog, _hunted(tmp_path, "aws.csv", ("p5.48xlarge", "nowhere-1", 1, 192, 2048, 4, "H100", 80, False, "nvidia"))
     )
-    row = {
-        "instance_name": shape.name, "location": "nowhere-1", "price": "1", "cpu": shape.vcpus, "memory": 2048,
-        "gpu_count": 4, "spot": "False",
-    }  # fmt: skip
-    path = tmp_path / "aws.csv"
-    with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, fieldnames=list(row))
-        writer.writeheader()
-        writer.writerow(row)
-    found = [one for one in tool.instances(catalog, "aws", path.name, *tool.hunted(path)) if one.share > 0.02]
-    assert [(one.ident, one.field, one.ours, one.theirs) for one in found] == [("aws:p5.48xlarge", "accelerators", 8, 4)]
+    assert told == {
+        ("aws:p5.48xlarge", "accelerators"): (8, 4),
+        ("aws:p5.48xlarge", "vcpus"): (192, 192),
+        ("aws:p5.48xlarge", "host.memory"): (2**41, 2**41),
+    }
+
+
+def test_a_catalog_is_called_by_our_name_and_its_zones_are_regions(tool, catalog, tmp_path):
+    lambda_ = _hunted(tmp_path, "lambdalabs.csv", ("gpu_8x_h100_sxm5", "us-east-1", 77, 208, 1800, 8, "H100", 80, False, "nvidia"))
+    assert ("lambda:gpu_8x_h100_sxm5", "vcpus") in _told(tool, catalog, lambda_)
+    zones = _hunted(
+        tmp_path, "gcp.csv",
+        ("a2-ultragpu-1g", "us-central1-a", 77, 12, 170, 1, "A100", 80, False, "nvidia"),
+        ("n2-standard-8", "us-central1-a", 1, 8, 32, 0, "", "", False, ""),
+        ("v5litepod-8", "us-central1-a", 9.6, 224, 384, 1, "v5litepod", 128, False, "google"),
+    )  # fmt: skip
+    told = _told(tool, catalog, zones)
+    assert told["gcp:a2-ultragpu-1g in us-central1", "price"][1] == 77
+    assert told["gcp:v5litepod-8 in us-central1", "price"] == (pytest.approx(9.6), 9.6)  # a list price per chip, of eight
+    assert ("gcp:v5litepod-8", "accelerators") not in told  # a slice there, chips here
+    assert not [one for one, field in told if field == "missing"]  # what has no accelerator is not ours to have
+
+
+def test_a_file_of_which_nothing_can_be_compared_is_a_finding(tool, tmp_path, capsys):
+    path = tmp_path / "instance-types.md"
+    path.write_text("## Another format\n", "utf-8")
+    assert tool.main(["shapes", str(path)]) == 0
+    assert tool.main(["shapes", str(path), "--strict"]) == 1
+    assert "Nothing could be compared" in capsys.readouterr().out
+    assert tool.main(["instances", str(tmp_path / "aws.csv"), "--strict"]) == 1
+    assert "Could not be read: SpecError" in capsys.readouterr().out
 
 
 SHAPES = """## p5 Family
@@ -96,7 +135,7 @@ def test_shapes_of_karpenter_differ_field_by_field_and_what_is_not_on_record_is_
     path = tmp_path / "instance-types.md"
     path.write_text(SHAPES, "utf-8")
     found = tool.instances(catalog, "aws", path.name, tool.karpenter_shapes(path), {})
-    told = [(one.ident, one.field, one.ours, one.theirs) for one in found]
+    told = [(one.ident, one.field, one.ours, one.theirs) for one in found if one.share > 0.01]
     assert told == [("aws:p5.48xlarge", "vcpus", 192, 96), ("aws:p99.xlarge", "missing", 0, 2)]
 
 
@@ -124,13 +163,13 @@ def test_prices_of_karpenter_are_read_by_region(tool, catalog, tmp_path, name, t
 
 def test_what_is_known_is_told_apart_and_every_reason_is_of_something_there(tool, catalog):
     rules = load_yaml(TOOL.with_suffix(".yaml"))[0]
-    odd = tool.Difference("k80-die", "units.clock", 875e6, 824e6, "")
-    new = tool.Difference("p40", "units.clock", 1531e6, 1e9, "")
-    small = tool.Difference("p40", "units.clock", 1531e6, 1530e6, "")
+    odd = tool.Compared("k80-die", "units.clock", 875e6, 824e6, "")
+    new = tool.Compared("p40", "units.clock", 1531e6, 1e9, "")
+    small = tool.Compared("p40", "units.clock", 1531e6, 1530e6, "")
     left, known = tool.sorted_out([odd, new, small], rules)
     assert left == [new]
     assert [one for one, _ in known] == [odd]
-    assert "| p40 | units.clock |" in tool.report("Parts", left, known)
+    assert "| p40 | units.clock |" in tool.report("Parts", 3, left, known)
     for field, reasons in rules["known"].items():
         assert field in rules["tolerances"]
         for ident in reasons if field not in ("missing", "imported") else ():

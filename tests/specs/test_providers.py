@@ -30,6 +30,13 @@ def test_every_name_is_of_a_provider_and_nobody_elses():
         ("vast-ai:h100", "vast:h100-sxm-80gb"),
         ("together:b200", "together:1x-b200-180gb"),
         ("colab a100", "colab:a100"),
+        ("colab pro a100", "colab:a100"),
+        ("datacrunch:1B200.30V", "verda:1B200.30V"),
+        ("databricks:g5.xlarge", "databricks:g5.xlarge.jobs"),
+        ("Azure Databricks Standard_NC24ads_A100_v4", "databricks:Standard_NC24ads_A100_v4.jobs"),
+        ("runpod h100 secure", "runpod:1x_H100-SXM_SECURE"),
+        ("hot aisle 8x MI300X", "hotaisle:8x-mi300x"),
+        ("digitalocean droplet mi300x", "digitalocean:mi300x"),
     ],
 )
 def test_other_names_mean_the_provider(text, meant):
@@ -42,15 +49,15 @@ def test_other_names_mean_the_provider(text, meant):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("databricks:g5.xlarge", ("DBUs", "--price")),
         ("bedrock", ("tokens", "gpuplan serve")),
         ("8xtensorwave:mi300x", ("no sizes of this provider", "own-specs")),
         ("runpod", ("is a provider", "`runpod:")),
         ("hyperstack:h900", ("no instance of hyperstack is called `h900`", "its instances on record have")),
         ("fluidstack:h100", ("no instance of fluidstack is called `h100`", "with h100-pcie-80gb it has `fluidstack:")),
-        ("vultr:h100", ("none on record has h100-sxm-80gb", "--price")),
+        ("vultr:h100", ("no instance of vultr is called `h100`", "with h100-sxm-80gb it has `vultr:vcg-h100-")),
+        ("lambda:a100", ("with a100-sxm-40gb it has `lambda:gpu_1x_a100_sxm4`",)),
+        ("hetzner gpu", ("`hetzner` names no machine",)),
         ("kaggle p100", ("with p100-pcie-16gb it has `kaggle:gpu-p100`",)),
-        ("datacrunch:1B200.30V", ("with b200-sxm-180gb it has `verda:",)),
         ("aws:r7i.metal-48xl", ("no instance of aws is called", "gpuplan specs list instances aws")),
     ],
 )

@@ -153,17 +153,17 @@ def test_no_link_leads_to_a_place_that_nobody_may_cite() -> None:
 
 
 def test_shapes_with_an_elastic_fabric_adapter_say_so() -> None:
-    """By the resource `vpc.amazonaws.com/efa` of karpenter's instance types reference."""
+    """By the resource `vpc.amazonaws.com/efa` of karpenter's instance types reference, and AWS's page of Trn2."""
     with_it = {
         "dl1": "24", "g4dn": "8 12 16 metal", "g5": "8 12 16 24 48", "g6": "8 12 16 24 48", "g6e": "8 12 16 24 48",
         "g7": "8 12 24 48", "g7e": "8 12 24 48", "inf1": "24", "p3dn": "24",
         "p4d": "24", "p4de": "24", "p5": "4 48", "p5e": "48", "p5en": "48",
-        "p6-b200": "48", "p6-b300": "48", "trn1": "32", "trn1n": "32", "trn2": "48",
+        "p6-b200": "48", "p6-b300": "48", "trn1": "32", "trn1n": "32", "trn2": "3 48", "trn2u": "48",
     }  # fmt: skip
     wanted = {
         f"{family}.{size if size == 'metal' else f'{size}xlarge'}" for family, sizes in with_it.items() for size in sizes.split()
     }
-    wanted |= {"p6e-gb200.36xlarge", "u-p6e-gb200x72"}
+    wanted |= {"p6e-gb200.36xlarge", "u-p6e-gb200x36", "u-p6e-gb200x72"}
     found = {
         shape.name
         for path, spec in files()
