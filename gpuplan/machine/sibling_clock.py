@@ -7,53 +7,97 @@ so that two chips of one family, measured each by itself, may come out in the wr
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import get_args
+from typing import NamedTuple, get_args
 
-from gpuplan.formulas.power import no_faster_throttle, no_slower_throttle
+from gpuplan.formulas.power import rate_with_sibling, settled_throttle, sustained_flop_per_s
 from gpuplan.machine.hardware import settled
 from gpuplan.machine.overlay import Link, matmul_terms
 from gpuplan.specs.accelerator import Accelerator
 from gpuplan.specs.catalog import Catalog
 from gpuplan.specs.measured import Measured
-from gpuplan.term import Term
+from gpuplan.term import Source, Term
 from gpuplan.work import Dtype
+
+USUAL: Dtype = "bf16"
+"""The type whose rate says how many units of silicon there are: chips that multiply another type at the same multiple of it are
+alike in that type."""
+_COUNTED = Source("definition", "chips whose measurements are in the mean so far")
 
 
 def with_sibling_clock(
     chip: Accelerator, changes: Mapping[str, Term], parameters: Mapping[str, Term], chain: Sequence[Link], catalog: Catalog,
     *, engine: str | None, matmuls_of: Mapping[str, str],
 ) -> dict[str, Term]:  # fmt: skip
-    """The parameters that are otherwise under load (`changes`), with clocks in the order of the power limits of siblings.
+    """The parameters that are otherwise under load (`changes`), with clocks as this chip and its siblings were found together.
 
     What was measured on the user's own machine stands as it is.
     """
     found = dict(changes)
     if chip.power is None or any(link.file.machine is not None and not link.borrowed for link in chain):
         return found
-    power = chip.power.value
+    others = list(_others(chip, chain, catalog, engine, matmuls_of))
+    for dtype in chip.dtypes():
+        for prefix in (f"matmul.{dtype}", f"matmul.{dtype}_block"):
+            name, rate = f"{prefix}.throttle", f"{prefix}.efficiency"
+            own = found.get(name) or parameters.get(name)
+            alike = [one for one in others if name in one.held and _alike(dtype, chip, one.chip)]
+            if own is None or not alike:
+                continue
+            peak = chip.term(f"hw.{dtype}_flop_per_s", chip.peak(dtype))
+            given = {"peak": peak, "efficiency": parameters[rate]}
+            pooled = sustained_flop_per_s.term(f"hw.{prefix}.sustained_alone", **given, throttle=own)
+            # What is borrowed from a sibling is its measurement, which counts where the sibling's turn comes.
+            measured = prefix.removeprefix("matmul.") in chain[0].file.matmul
+            for count, one in enumerate(alike, start=int(measured)):
+                who = f"hw.{prefix}.sibling_{count}"
+                its = sustained_flop_per_s.term(
+                    who, peak=one.chip.term(f"{who}.flop_per_s", one.chip.peak(dtype)), efficiency=one.held[rate],
+                    throttle=one.held[name],
+                )  # fmt: skip
+                pooled = rate_with_sibling.term(
+                    f"hw.{prefix}.sustained_{count}", rate=pooled, count=Term(f"{who}.count", float(count), "1", _COUNTED),
+                    power=chip.term("hw.power", chip.power), sibling_rate=its, sibling_power=one.power(who),
+                )  # fmt: skip
+            found[name] = settled_throttle.term(f"hw.{name}", **given, rate=pooled)
+    return found
+
+
+class _Other(NamedTuple):
+    """A sibling, and what its matmuls reach under load."""
+
+    chip: Accelerator
+    held: Mapping[str, Term]
+
+    def power(self, who: str) -> Term:
+        """Its limit."""
+        assert self.chip.power is not None
+        return self.chip.term(f"{who}.power", self.chip.power)
+
+
+def _others(
+    chip: Accelerator, chain: Sequence[Link], catalog: Catalog, engine: str | None, matmuls_of: Mapping[str, str]
+) -> Iterator[_Other]:
+    """Siblings with another power limit, with parameters of their own measurements."""
+    assert chip.power is not None
     for link in siblings(chip, chain, catalog):
         other = catalog.load(Accelerator, link.file.id)
-        if other.family != chip.family or other.power is None or other.power.value == power:
+        if other.family != chip.family or other.power is None or other.power.value == chip.power.value:
             continue
-        lower = other.power.value < power
-        pool = no_slower_throttle if lower else no_faster_throttle
         both = [one for one in get_args(Dtype) if one in chip.dtypes() and one in other.dtypes()]
-        less, more = (other, chip) if lower else (chip, other)
-        dtypes = [one for one in both if less.peak(one).value <= more.peak(one).value]
-        its = matmul_terms((link,), dtypes, engine, matmuls_of)[0]
-        its |= settled(its)
-        for dtype in dtypes:
-            for prefix in (f"matmul.{dtype}", f"matmul.{dtype}_block"):
-                name, rate = f"{prefix}.throttle", f"{prefix}.efficiency"
-                own = found.get(name) or parameters.get(name)
-                if own is None or name not in its:
-                    continue
-                found[name] = pool.term(
-                    f"hw.{name}", throttle=own, efficiency=parameters[rate], sibling_throttle=its[name],
-                    sibling_efficiency=its[rate], peak=chip.term(f"hw.{dtype}_flop_per_s", chip.peak(dtype)),
-                    sibling_peak=other.term(f"hw.sibling.{dtype}_flop_per_s", other.peak(dtype)),
-                )  # fmt: skip
-    return found
+        its = matmul_terms((link,), both, engine, matmuls_of)[0]
+        yield _Other(other, its | settled(its))
+
+
+def _alike(dtype: str, chip: Accelerator, other: Accelerator) -> bool:
+    """Whether the same silicon multiplies a type in both: it does so at the same multiple of the usual type's rate."""
+    if any(one not in each.dtypes() for one in (dtype, USUAL) for each in (chip, other)):
+        return False
+    own, its = (float(each.peak(dtype).value) / float(each.peak(USUAL).value) for each in (chip, other))
+    return abs(own / its - 1.0) < SAME
+
+
+SAME = 0.05
+"""How far multiples may be apart that datasheets print in round figures."""
 
 
 def siblings(chip: Accelerator, chain: Sequence[Link], catalog: Catalog) -> Iterator[Link]:
