@@ -28,9 +28,10 @@ def with_sibling_clock(
     chip: Accelerator, changes: Mapping[str, Term], parameters: Mapping[str, Term], chain: Sequence[Link], catalog: Catalog,
     *, engine: str | None, matmuls_of: Mapping[str, str],
 ) -> dict[str, Term]:  # fmt: skip
-    """The parameters that are otherwise under load (`changes`), with clocks as this chip and its siblings were found together.
+    """The parameters that are otherwise under load (`changes`), with clocks in the order of the power limits of siblings.
 
-    What was measured on the user's own machine stands as it is.
+    Where they come out in another order, or a clock is borrowed, all siblings together say what the silicon sustains. What was
+    measured on the user's own machine stands as it is.
     """
     found = dict(changes)
     if chip.power is None or any(link.file.machine is not None and not link.borrowed for link in chain):
@@ -43,20 +44,17 @@ def with_sibling_clock(
             alike = [one for one in others if name in one.held and _alike(dtype, chip, one.chip)]
             if own is None or not alike:
                 continue
-            peak = chip.term(f"hw.{dtype}_flop_per_s", chip.peak(dtype))
-            given = {"peak": peak, "efficiency": parameters[rate]}
-            pooled = sustained_flop_per_s.term(f"hw.{prefix}.sustained_alone", **given, throttle=own)
             # What is borrowed from a sibling is its measurement, which counts where the sibling's turn comes.
             measured = prefix.removeprefix("matmul.") in chain[0].file.matmul
-            for count, one in enumerate(alike, start=int(measured)):
-                who = f"hw.{prefix}.sibling_{count}"
-                its = sustained_flop_per_s.term(
-                    who, peak=one.chip.term(f"{who}.flop_per_s", one.chip.peak(dtype)), efficiency=one.held[rate],
-                    throttle=one.held[name],
-                )  # fmt: skip
+            given = {"peak": chip.term(f"hw.{dtype}_flop_per_s", chip.peak(dtype)), "efficiency": parameters[rate]}
+            pooled = sustained_flop_per_s.term(f"hw.{prefix}.sustained_alone", **given, throttle=own)
+            theirs = [one.sustained(dtype, prefix, number) for number, one in enumerate(alike, start=1)]
+            if measured and not any(_upside_down(chip, pooled, one.chip, its) for one, its in zip(alike, theirs, strict=True)):
+                continue
+            for count, (one, its) in enumerate(zip(alike, theirs, strict=True), start=int(measured)):
                 pooled = rate_with_sibling.term(
-                    f"hw.{prefix}.sustained_{count}", rate=pooled, count=Term(f"{who}.count", float(count), "1", _COUNTED),
-                    power=chip.term("hw.power", chip.power), sibling_rate=its, sibling_power=one.power(who),
+                    f"{its.name}.pooled", rate=pooled, count=Term(f"{its.name}.before", float(count), "1", _COUNTED),
+                    power=chip.term("hw.power", chip.power), sibling_rate=its, sibling_power=one.power(its.name),
                 )  # fmt: skip
             found[name] = settled_throttle.term(f"hw.{name}", **given, rate=pooled)
     return found
@@ -67,6 +65,13 @@ class _Other(NamedTuple):
 
     chip: Accelerator
     held: Mapping[str, Term]
+
+    def sustained(self, dtype: Dtype, prefix: str, number: int) -> Term:
+        """What its matmuls sustain, in FLOP/s; `number` tells siblings apart."""
+        who = f"hw.{prefix}.sibling_{number}"
+        peak = self.chip.term(f"{who}.flop_per_s", self.chip.peak(dtype))
+        held = {key: self.held[f"{prefix}.{key}"] for key in ("efficiency", "throttle")}
+        return sustained_flop_per_s.term(who, peak=peak, **held)
 
     def power(self, who: str) -> Term:
         """Its limit."""
@@ -98,6 +103,13 @@ def _alike(dtype: str, chip: Accelerator, other: Accelerator) -> bool:
 
 SAME = 0.05
 """How far multiples may be apart that datasheets print in round figures."""
+
+
+def _upside_down(chip: Accelerator, rate: Term, other: Accelerator, its: Term) -> bool:
+    """Whether the chip with the higher power limit was found to sustain less."""
+    assert chip.power is not None
+    assert other.power is not None
+    return (chip.power.value < other.power.value) == bool(rate.value > its.value)
 
 
 def siblings(chip: Accelerator, chain: Sequence[Link], catalog: Catalog) -> Iterator[Link]:
