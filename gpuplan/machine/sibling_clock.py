@@ -21,6 +21,10 @@ from gpuplan.work import Dtype
 USUAL: Dtype = "bf16"
 """The type whose rate says how many units of silicon there are: chips that multiply another type at the same multiple of it are
 alike in that type."""
+SAME = 0.05
+"""How far multiples may be apart that datasheets print in round figures."""
+BY_CLOCK = 1.25
+"""How much more one chip may do than another by its clock and a few units: what does more has more silicon."""
 _COUNTED = Source("definition", "chips whose measurements are in the mean so far")
 
 
@@ -31,10 +35,10 @@ def with_sibling_clock(
     """The parameters that are otherwise under load (`changes`), with clocks in the order of the power limits of siblings.
 
     Where they come out in another order, or a clock is borrowed, all siblings together say what the silicon sustains. What was
-    measured on the user's own machine stands as it is.
+    measured on the user's own machine stands as it is, and so does a clock of a chip that nobody measured (`borrowed_clock`).
     """
     found = dict(changes)
-    if chip.power is None or any(link.file.machine is not None and not link.borrowed for link in chain):
+    if chip.power is None or not chain or chain[0].borrowed or chain[0].file.machine is not None:
         return found
     others = list(_others(chip, chain, catalog, engine, matmuls_of))
     for dtype in chip.dtypes():
@@ -94,15 +98,12 @@ def _others(
 
 
 def _alike(dtype: str, chip: Accelerator, other: Accelerator) -> bool:
-    """Whether the same silicon multiplies a type in both: it does so at the same multiple of the usual type's rate."""
+    """Whether two chips multiply a type on the same silicon: at the same multiple of the usual type, and at about the same rate."""
     if any(one not in each.dtypes() for one in (dtype, USUAL) for each in (chip, other)):
         return False
     own, its = (float(each.peak(dtype).value) / float(each.peak(USUAL).value) for each in (chip, other))
-    return abs(own / its - 1.0) < SAME
-
-
-SAME = 0.05
-"""How far multiples may be apart that datasheets print in round figures."""
+    rates = float(chip.peak(dtype).value) / float(other.peak(dtype).value)
+    return abs(own / its - 1.0) < SAME and 1.0 / BY_CLOCK < rates < BY_CLOCK
 
 
 def _upside_down(chip: Accelerator, rate: Term, other: Accelerator, its: Term) -> bool:
