@@ -163,6 +163,8 @@ class Overlap(Schema):
     """Of the computation under which tokens travel to experts and back."""
     pp: Share | None = None
     """Of the hand-overs between pipeline stages; None: nothing."""
+    interleaved: Share | None = None
+    """The same where a rank has several stages (chunks), which need not wait for each other; None: as `pp`."""
 
 
 class Tensors(Schema):
