@@ -18,6 +18,7 @@ from gpuplan.specs.quantity import (
     SecondsField,
     Sourced,
 )
+from gpuplan.specs.system import Topology
 from gpuplan.specs.training_habits import Share
 
 Portion: TypeAlias = Annotated[Sourced, Measure("1", zero=True)]
@@ -159,6 +160,8 @@ class Overlap(Schema):
     """The same under ZeRO-1, whose sums may wait for the end of the last backward pass; None: as `dp`."""
     tp: PartField
     """Of the tensor-parallel collectives, hidden under matmuls."""
+    tp_over: tuple[Topology, ...] = ()
+    """The kinds of fabric inside a machine over which it hides them; empty: any."""
     ep: PartField
     """Of the computation under which tokens travel to experts and back."""
     pp: Share | None = None
