@@ -284,8 +284,9 @@ class Recomputing(Schema):
 class AttentionPolicy(Schema):
     """How attention runs, and what it keeps."""
 
-    scores: Literal["fused", "written"] = "fused"
-    """Whether scores stay in the kernel or are written out, unless the user says otherwise."""
+    scores: Literal["fused", "masked", "written"] = "fused"
+    """Whether scores stay in the kernel or are written out, unless the user says otherwise; `masked`: they stay, but the kernel is
+    handed a mask, and works on the pairs that it hides too."""
     fused_on: tuple[str, ...] = ()
     """Families of accelerators whose port of the engine has a fused kernel where others write the scores out."""
     kept: Portion | None = None
