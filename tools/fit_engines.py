@@ -46,7 +46,7 @@ STEP = 1e-2
 """By how many of its widths a parameter is moved to see what that does."""
 CLOSE = 0.02
 """How near a value in a file must be to what the fit gives, as a share."""
-SITES = (0.88, 1.3)
+SITES = (0.87, 1.22)
 """The ends that a range has at least where fewer than three sources were seen: `tools.site_spread` prints between which factors of
 the counted time the middle of the runs lies of sources that no fit has seen."""
 FEW_SOURCES = 3
