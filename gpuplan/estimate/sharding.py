@@ -191,8 +191,6 @@ def scattered_gradient_seconds(pricer: StepPricer, stage: Stage, window: Window)
     at = f"{stage.prefix}step.micro"
     gradients, _ = gradient_sync(pricer, stage)
     overlap, beside, run, name = overlap_of_gradients(pricer), window.of_backward(), pricer.run, f"{at}.sharded_gradients"
-    if pricer.profile.sharding.owner_hop is not None and overlap.value == 0:
-        return total(name, [reduced_to_owners_seconds(pricer, at, stage, one) for one in gradients])
     if run is None:
         return beside_seconds(pricer.subject, pricer.profile, name, gradients, beside, overlap)
     longer = repeated_seconds.term(f"{beside.whole.name}.of_run", count=run, seconds=beside.whole)
@@ -200,19 +198,6 @@ def scattered_gradient_seconds(pricer: StepPricer, stage: Stage, window: Window)
         pricer.subject, pricer.profile, f"{name}.of_run", gradients, beside.lasting(longer, beside.forward), overlap
     )  # fmt: skip
     return seldom_seconds.term(name, comm=once, steps=run)
-
-
-def reduced_to_owners_seconds(pricer: StepPricer, at: str, stage: Stage, whole: Collective) -> Term:
-    """Gradients that are reduced one tensor after the other, each to the rank that it belongs to.
-
-    A reduction to one rank goes round a ring as a broadcast from one does, the other way.
-    """
-    tensors = trained_tensors(pricer, at, stage)
-    size = shard_bytes.term(f"{whole.name}.of_tensor_bytes", size=whole.size, shards=tensors)
-    one = whole.replaced(name=f"{whole.name}.of_tensor", kind="broadcast", size=size)
-    return repeated_seconds.term(
-        f"{whole.name}.to_owners", count=tensors, seconds=priced(f"{whole.name}.to_owner", [one], pricer.subject.hw)
-    )
 
 
 def fully_sharded_seconds(pricer: StepPricer, stage: Stage, window: Window, *, apart: bool = False) -> Term:

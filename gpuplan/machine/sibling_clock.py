@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple, get_args
 
 from gpuplan.formulas.power import rate_with_sibling, settled_throttle, sustained_flop_per_s
-from gpuplan.machine.hardware import settled
+from gpuplan.machine.hardware import UNSEEN_S, settled
 from gpuplan.machine.overlay import Link, matmul_terms
 from gpuplan.specs.accelerator import Accelerator
 from gpuplan.specs.catalog import Catalog
@@ -34,8 +34,9 @@ def with_sibling_clock(
 ) -> dict[str, Term]:  # fmt: skip
     """The parameters that are otherwise under load (`changes`), with clocks in the order of the power limits of siblings.
 
-    Where they come out in another order, or a clock is borrowed, all siblings together say what the silicon sustains. What was
-    measured on the user's own machine stands as it is, and so does a clock of a chip that nobody measured (`borrowed_clock`).
+    Where two come out in another order neither is believed more: both sustain the mean. Where one of them was not seen to settle,
+    its measurement says little, and all siblings together say what the silicon sustains under this chip's limit. What was measured
+    on the user's own machine stands as it is, and so does a clock of a chip that nobody measured (`borrowed_clock`).
     """
     found = dict(changes)
     if chip.power is None or not chain or chain[0].borrowed or chain[0].file.machine is not None:
@@ -48,26 +49,34 @@ def with_sibling_clock(
             alike = [one for one in others if name in one.held and _alike(dtype, chip, one.chip)]
             if own is None or not alike:
                 continue
+            given = {"peak": chip.term(f"hw.{dtype}_flop_per_s", chip.peak(dtype)), "efficiency": parameters[rate]}
+            rated = sustained_flop_per_s.term(f"hw.{prefix}.sustained_alone", **given, throttle=own)
+            theirs = [one.sustained(dtype, prefix, number) for number, one in enumerate(alike, start=1)]
             # What is borrowed from a sibling is its measurement, which counts where the sibling's turn comes.
             measured = prefix.removeprefix("matmul.") in chain[0].file.matmul
-            given = {"peak": chip.term(f"hw.{dtype}_flop_per_s", chip.peak(dtype)), "efficiency": parameters[rate]}
-            pooled = sustained_flop_per_s.term(f"hw.{prefix}.sustained_alone", **given, throttle=own)
-            theirs = [one.sustained(dtype, prefix, number) for number, one in enumerate(alike, start=1)]
-            if measured and not any(_upside_down(chip, pooled, one.chip, its) for one, its in zip(alike, theirs, strict=True)):
+            upside_down = [_upside_down(chip, rated, one.chip, its) for one, its in zip(alike, theirs, strict=True)]
+            if measured and not any(upside_down):
                 continue
-            for count, (one, its) in enumerate(zip(alike, theirs, strict=True), start=int(measured)):
-                pooled = rate_with_sibling.term(
-                    f"{its.name}.pooled", rate=pooled, count=Term(f"{its.name}.before", float(count), "1", _COUNTED),
-                    power=chip.term("hw.power", chip.power), sibling_rate=its, sibling_power=one.power(its.name),
+            count, unseen = float(measured), not (_seen(prefix, parameters) and all(_seen(prefix, one.raw) for one in alike))
+            for one, its, wrong in zip(alike, theirs, upside_down, strict=True):
+                if not (unseen or wrong):
+                    continue
+                limit = one.power(its.name)
+                rated = rate_with_sibling.term(
+                    f"{its.name}.pooled", rate=rated, count=Term(f"{its.name}.before", count, "1", _COUNTED), sibling_rate=its,
+                    power=chip.term("hw.power", chip.power) if unseen else limit, sibling_power=limit,
                 )  # fmt: skip
-            found[name] = settled_throttle.term(f"hw.{name}", **given, rate=pooled)
+                count += 1.0
+            given["rate"] = rated
+            found[name] = settled_throttle.term(f"hw.{name}", **given)
     return found
 
 
 class _Other(NamedTuple):
-    """A sibling, and what its matmuls reach under load."""
+    """A sibling, and what its matmuls reach: as kernels were measured, and under load."""
 
     chip: Accelerator
+    raw: Mapping[str, Term]
     held: Mapping[str, Term]
 
     def sustained(self, dtype: Dtype, prefix: str, number: int) -> Term:
@@ -94,7 +103,7 @@ def _others(
             continue
         both = [one for one in get_args(Dtype) if one in chip.dtypes() and one in other.dtypes()]
         its = matmul_terms((link,), both, engine, matmuls_of)[0]
-        yield _Other(other, its | settled(its))
+        yield _Other(other, its, its | settled(its))
 
 
 def _alike(dtype: str, chip: Accelerator, other: Accelerator) -> bool:
@@ -104,6 +113,11 @@ def _alike(dtype: str, chip: Accelerator, other: Accelerator) -> bool:
     own, its = (float(each.peak(dtype).value) / float(each.peak(USUAL).value) for each in (chip, other))
     rates = float(chip.peak(dtype).value) / float(other.peak(dtype).value)
     return abs(own / its - 1.0) < SAME and 1.0 / BY_CLOCK < rates < BY_CLOCK
+
+
+def _seen(prefix: str, parameters: Mapping[str, Term]) -> bool:
+    """Whether a benchmark saw the clock settle in these matmuls."""
+    return float(parameters[f"{prefix}.settle"].value) < UNSEEN_S
 
 
 def _upside_down(chip: Accelerator, rate: Term, other: Accelerator, its: Term) -> bool:
