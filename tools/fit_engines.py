@@ -46,7 +46,7 @@ STEP = 1e-2
 """By how many of its widths a parameter is moved to see what that does."""
 CLOSE = 0.02
 """How near a value in a file must be to what the fit gives, as a share."""
-SITES = (0.88, 1.3)
+SITES = (0.87, 1.22)
 """The ends that a range has at least where fewer than three sources were seen: `tools.site_spread` prints between which factors of
 the counted time the middle of the runs lies of sources that no fit has seen."""
 FEW_SOURCES = 3
@@ -178,7 +178,7 @@ def ends_of(sources: Sequence[Any], held_back: Any) -> tuple[float, float]:
     >>> tuple(round(end, 3) for end in ends_of([np.log(np.linspace(0.8, 1.2, 101))] * 3, np.zeros(3)))
     (0.812, 1.188)
     >>> ends_of([np.zeros(9)], np.zeros(9))
-    (0.9, 1.38)
+    (0.87, 1.22)
     """
     # Estimated over measured throughput is measured over counted time.
     few, rest = len(sources) < FEW_SOURCES, (1 - INSIDE) / 2

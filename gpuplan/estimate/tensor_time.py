@@ -18,9 +18,11 @@ from gpuplan.workload.program import LayerProgram
 
 def tensor_seconds(pricer: StepPricer, name: str, work: LayerProgram) -> Term:
     """What is exchanged and not hidden, with the copies of hidden states that engines make which keep the batch first."""
-    overlap = pricer.subject.habit("tp_overlap", pricer.profile.overlap.tp)
-    items = work.tensor_collectives
-    travelled = exposed(name, items, pricer.subject.hw, overlap)
+    items, hw, over = work.tensor_collectives, pricer.subject.hw, pricer.profile.overlap.tp_over
+    if over and not hw.asked("tensor overlap", lambda one: not one.levels or one.levels[0].topology in over):
+        travelled = priced(name, items, hw)
+    else:
+        travelled = exposed(name, items, hw, pricer.subject.habit("tp_overlap", pricer.profile.overlap.tp))
     # Products that gather or scatter as they go read and write each part where it is.
     fused = "tp" in (pricer.plan.how.overlap or ())
     if pricer.profile.tensor.layout != "batch-first" or fused:

@@ -26,6 +26,7 @@ from gpuplan.formulas.basic import difference, remaining_seconds, repeated_secon
 from gpuplan.formulas.training import (
     accumulated_bytes,
     beyond_measured_seconds,
+    hand_over_overlap,
     straggler_seconds,
     sync_window_seconds,
     unhidden_seconds,
@@ -266,9 +267,20 @@ def micro_batch_seconds(pricer: StepPricer, at: str, stage: Stage, layers: dict[
         micro["pipeline_send"] = handed
         if profile.overlap.pp is not None:
             micro["pipeline_send"] = unhidden_seconds.term(
-                f"{at}.micro.pipeline_send", comm=handed, overlap=pricer.subject.habit("pp_overlap", profile.overlap.pp)
+                f"{at}.micro.pipeline_send", comm=handed, overlap=_hand_over_overlap(pricer, profile.overlap.pp)
             )
     return micro
+
+
+def _hand_over_overlap(pricer: StepPricer, plain: Sourced) -> Term:
+    """The share of the hand-overs between stages that is hidden."""
+    known, interleaved = pricer.subject.habit("pp_overlap", plain), pricer.profile.overlap.interleaved
+    if interleaved is None:
+        return known
+    return hand_over_overlap.term(
+        "pipeline.overlap", chunks=pricer.step.vpp, plain=known,
+        interleaved=pricer.subject.habit("interleaved_overlap", interleaved),
+    )  # fmt: skip
 
 
 def step_host_seconds(pricer: StepPricer, at: str, stage: Stage) -> Term:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpuplan.num import FlopPerS, Ratio, Watts, maximum, minimum, sqrt
+from gpuplan.num import Count, FlopPerS, Ratio, Watts, maximum, sqrt
 from gpuplan.term import Source, formula
 
 
@@ -28,53 +28,42 @@ def borrowed_throttle(*, throttle: Ratio, peak: FlopPerS, power: Watts, lender_p
 
 
 _SIBLINGS = Source(
-    "definition", "the same silicon under a higher power limit sustains no lower rate",
-    note="where two measurements say otherwise neither is believed more: both chips sustain the geometric mean",
+    "assumed",
+    "power grows with the square of the clock: the same silicon under another power limit sustains a rate as the root of it",
+    note="each chip was measured once, on one machine, and none is believed more: they count alike, as a geometric mean",
 )  # fmt: skip
+_RATE = Source("definition", "the rate at the first clock, over how much longer matmuls take once the clock has settled")
+
+
+@formula(_RATE)
+def sustained_flop_per_s(*, peak: FlopPerS, efficiency: Ratio, throttle: Ratio) -> FlopPerS:
+    """What long matmuls sustain once the clock has settled.
+
+    >>> sustained_flop_per_s(peak=2500e12, efficiency=0.81, throttle=0.5)
+    1350000000000000.0
+    """
+    return peak * efficiency / (1.0 + throttle)
 
 
 @formula(_SIBLINGS)
-def no_slower_throttle(
-    *,
-    throttle: Ratio,
-    efficiency: Ratio,
-    peak: FlopPerS,
-    sibling_throttle: Ratio,
-    sibling_efficiency: Ratio,
-    sibling_peak: FlopPerS,
-) -> Ratio:
-    """How much longer matmuls take once the clock has settled, of a chip whose sibling has a lower power limit.
+def rate_with_sibling(
+    *, rate: FlopPerS, count: Count, power: Watts, sibling_rate: FlopPerS, sibling_power: Watts
+) -> FlopPerS:  # fmt: skip
+    """What a chip sustains by its own measurement and those of siblings, `count` so far, and by one more.
 
-    A chip that would sustain 0.81 x 2,500 / 1.5 = 1,350 TFLOP/s beside a sibling of 0.9 x 2,250 / 1.25 = 1,620 sustains 1,479:
+    A chip of 1,200 W that was found to sustain 1,370 TFLOP/s beside one of 1,000 W with 1,600, which would be 1,753 at its limit:
 
-    >>> given = {"efficiency": 0.81, "peak": 2500e12, "sibling_throttle": 0.25, "sibling_efficiency": 0.9, "sibling_peak": 2250e12}
-    >>> no_slower_throttle(throttle=0.5, **given), no_slower_throttle(throttle=0.1, **given)
-    (0.3693, 0.1)
+    >>> rate_with_sibling(rate=1370e12, count=1.0, power=1200.0, sibling_rate=1600e12, sibling_power=1000.0) / 1e12
+    1549.621
     """
-    return minimum(
-        throttle,
-        maximum(
-            sqrt((1.0 + throttle) * (1.0 + sibling_throttle) * efficiency * peak / (sibling_efficiency * sibling_peak)) - 1.0, 0.0
-        ),
-    )
+    return rate * (sibling_rate / rate * sqrt(power / sibling_power)) ** (1.0 / (count + 1.0))
 
 
-@formula(_SIBLINGS)
-def no_faster_throttle(
-    *,
-    throttle: Ratio,
-    efficiency: Ratio,
-    peak: FlopPerS,
-    sibling_throttle: Ratio,
-    sibling_efficiency: Ratio,
-    sibling_peak: FlopPerS,
-) -> Ratio:
-    """The same of a chip whose sibling has a higher power limit: where that sustains less, this one does too.
+@formula(_RATE)
+def settled_throttle(*, peak: FlopPerS, efficiency: Ratio, rate: FlopPerS) -> Ratio:
+    """How much longer long matmuls take than at the first clock, where they sustain a rate.
 
-    >>> given = {"efficiency": 0.9, "peak": 2250e12, "sibling_throttle": 0.5, "sibling_efficiency": 0.81, "sibling_peak": 2500e12}
-    >>> no_faster_throttle(throttle=0.25, **given), no_faster_throttle(throttle=0.6, **given)
-    (0.3693, 0.6)
+    >>> settled_throttle(peak=2500e12, efficiency=0.81, rate=1350e12), settled_throttle(peak=2500e12, efficiency=0.81, rate=2100e12)
+    (0.5, 0.0)
     """
-    return maximum(
-        throttle, sqrt((1.0 + throttle) * (1.0 + sibling_throttle) * efficiency * peak / (sibling_efficiency * sibling_peak)) - 1.0
-    )
+    return maximum(peak * efficiency / rate - 1.0, 0.0)

@@ -294,6 +294,16 @@ def unhidden_seconds(*, comm: Seconds, overlap: Ratio) -> Seconds:
 
 
 @formula(DEFINITION)
+def hand_over_overlap(*, chunks: Count, plain: Ratio, interleaved: Ratio) -> Ratio:
+    """The share of the hand-overs between pipeline stages that is hidden, with so many chunks of layers on a rank.
+
+    >>> hand_over_overlap(chunks=1, plain=0.0, interleaved=0.8), hand_over_overlap(chunks=4, plain=0.0, interleaved=0.8)
+    (0.0, 0.8)
+    """
+    return where(chunks > 1, interleaved, plain)
+
+
+@formula(DEFINITION)
 def unmodelled_seconds(*, counted: Seconds, residual: Ratio) -> Seconds:
     """Time that measured runs take beyond what the parts count: `residual` is measured over counted, in the middle of many runs.
 

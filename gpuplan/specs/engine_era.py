@@ -22,7 +22,7 @@ POLICIES: Mapping[str, tuple[str, str]] = {
     "expert_host": ("experts", "host"), "expert_start": ("experts", "start"), "layer_host": ("host", "layer"),
     "dp_overlap": ("overlap", "dp"), "ep_overlap": ("overlap", "ep"), "logits_split": ("loss", "split"),
     "edges": ("sharding", "edges"),
-    "heads": ("attention", "heads"), "remade_attention": ("recompute", "remade_attention"),
+    "heads": ("attention", "heads"), "scores": ("attention", "scores"), "remade_attention": ("recompute", "remade_attention"),
     "unfused_latent": ("attention", "unfused_latent"), "at_step": ("gradients", "at_step"),
     "temporaries": ("gradients", "temporaries"), "stand_ins": ("gradients", "stand_ins"),
     "adapter_read": ("adapters", "read"), "adapter_read_backward": ("adapters", "read_backward"),
@@ -111,6 +111,8 @@ class Era(Schema):
     """Whether embedding and head were gathered one after the other."""
     heads: Literal["own", "repeated"] | None = None
     """Whether keys and values were written out for every head of the queries."""
+    scores: Literal["fused", "masked", "written"] | None = None
+    """Whether scores stayed in the kernel of attention, which may have been handed a mask, or were written out."""
     remade_attention: tuple[str, ...] | None = None
     """Families of accelerators on which selective recomputation ran attention again."""
     unfused_latent: tuple[str, ...] | None = None

@@ -18,6 +18,7 @@ from gpuplan.specs.quantity import (
     SecondsField,
     Sourced,
 )
+from gpuplan.specs.system import Topology
 from gpuplan.specs.training_habits import Share
 
 Portion: TypeAlias = Annotated[Sourced, Measure("1", zero=True)]
@@ -159,10 +160,14 @@ class Overlap(Schema):
     """The same under ZeRO-1, whose sums may wait for the end of the last backward pass; None: as `dp`."""
     tp: PartField
     """Of the tensor-parallel collectives, hidden under matmuls."""
+    tp_over: tuple[Topology, ...] = ()
+    """The kinds of fabric inside a machine over which it hides them; empty: any."""
     ep: PartField
     """Of the computation under which tokens travel to experts and back."""
     pp: Share | None = None
     """Of the hand-overs between pipeline stages; None: nothing."""
+    interleaved: Share | None = None
+    """The same where a rank has several stages (chunks), which need not wait for each other; None: as `pp`."""
 
 
 class Tensors(Schema):
@@ -279,8 +284,9 @@ class Recomputing(Schema):
 class AttentionPolicy(Schema):
     """How attention runs, and what it keeps."""
 
-    scores: Literal["fused", "written"] = "fused"
-    """Whether scores stay in the kernel or are written out, unless the user says otherwise."""
+    scores: Literal["fused", "masked", "written"] = "fused"
+    """Whether scores stay in the kernel or are written out, unless the user says otherwise; `masked`: they stay, but the kernel is
+    handed a mask, and works on the pairs that it hides too."""
     fused_on: tuple[str, ...] = ()
     """Families of accelerators whose port of the engine has a fused kernel where others write the scores out."""
     kept: Portion | None = None

@@ -74,6 +74,20 @@ def test_interleaving_divides_the_bubble_and_multiplies_the_hand_overs() -> None
     assert value(cut, "middle_stage.step.pipeline_send") == pytest.approx(3 * value(plain, "middle_stage.step.pipeline_send"))
 
 
+def test_only_interleaved_stages_overlap_their_hand_overs_unasked() -> None:
+    # Megatron Bridge 0685ff5d, training/comm_overlap.py: overlap_p2p_comm where vp_size > 1, batch_p2p_comm where it is not.
+    def exposed(vpp: float) -> float:
+        found = made("gpt-3-175b", "64xa100-sxm-80gb", "nemo", tp=8.0, pp=8.0, vpp=vpp)
+        whole = found.time.step.find("middle_stage.step.micro.pipeline_send.all")
+        sent = found.time.step.find("middle_stage.step.micro.pipeline_send")
+        assert whole is not None
+        assert sent is not None
+        return float(sent.value) / float(whole.value)  # type: ignore[arg-type]
+
+    assert exposed(1.0) == 1
+    assert exposed(3.0) == pytest.approx(0.2)
+
+
 def test_a_head_delays_each_micro_batch_of_its_stage_and_fills_the_pipeline_no_longer() -> None:
     # Stages of 1F1B, one after the other: p - 1 stages are filled and drained once, the slowest works on all m micro-batches.
     found = made("gpt-3-175b", "64xa100-sxm-80gb", tp=8.0, pp=8.0, global_batch=64.0)

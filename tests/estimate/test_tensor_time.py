@@ -43,3 +43,18 @@ def test_nothing_is_copied_that_is_where_it_belongs(given: dict[str, Any]) -> No
 
 def test_a_cast_reads_what_was_gathered_wherever_it_is() -> None:
     assert extra(2.0, precision="fp8") == pytest.approx(extra(1.0, precision="fp8"), rel=0.1)
+
+
+@pytest.mark.parametrize(("on", "hidden"), [("8xh100-sxm-80gb", True), ("8xl40s", False)])
+def test_userbuffers_hide_nothing_without_a_switched_fabric(on: str, hidden: bool) -> None:
+    # NVIDIA's MLPerf configurations (training_results_v4.0, llama2_70b_lora): TP_COMM_OVERLAP=True on H100, False on L40S.
+    def waited(overlap: tuple[str, ...] | None) -> float:
+        about = subject("llama-3.1-8b", on, "nemo")
+        plan = train_plan(tp=4.0, dp=2.0, micro_batch=1.0, global_batch=16.0, sequence_parallel=True, precision="fp8")
+        found = training_figures(about, plan.replaced(how=plan.how.replaced(overlap=overlap)))
+        part = found.time.step.find("step.tensor_parallel")
+        assert part is not None
+        return float(part.value)  # type: ignore[arg-type]
+
+    assert (waited(None) < 0.5 * waited(("dp",))) == hidden
+    assert waited(("dp", "tp")) < waited(("dp",))  # Whoever says so has it.
