@@ -39,6 +39,8 @@ NAIVE = "naive"
 """How rows say that layers are spread over devices that work one after the other."""
 FUSED_NETWORK = 200
 """Gb/s of the ports that a stated rate of a node is taken to be made of."""
+ETHERNET = (1, 10, 25, 100)
+"""Gb/s of the ports of plain Ethernet that there are."""
 XLA = ("maxtext", "paxml")
 """Frameworks whose rows name policies of what is kept, as MaxText calls them."""
 
@@ -144,8 +146,12 @@ def _machine(row: Row, chips: int) -> str:
         # `256xtpu-v5e` is one slice; several of them, and nodes that are smaller than the usual one, are joined by the network.
         return f"{parts}x{chips // parts}x{name}"
     on = f"{chips}x{name}"
-    per_node = row.hardware.get("per_node")
-    said = re.match(r"(\d+)\s*Gb(?:/s|ps)\s+(?:per node|node-to-node)", str(row.hardware.get("inter_node") or ""))
+    per_node, network = row.hardware.get("per_node"), str(row.hardware.get("inter_node") or "")
+    plain = re.match(r"(\d+)\s*Gb(?:/s|ps)\s+Ethernet", network)
+    if plain and isinstance(per_node, int) and chips > per_node and chips % per_node == 0:
+        port = min(ETHERNET, key=lambda rate: abs(rate - int(plain[1])))
+        return f"{chips // per_node}x{per_node}x{name}@ethernet-{port}"
+    said = re.match(r"(\d+)\s*Gb(?:/s|ps)\s+(?:per node|node-to-node)", network)
     if said and isinstance(per_node, int) and chips > per_node:
         ports = int(said[1]) // FUSED_NETWORK
         if ports * FUSED_NETWORK == int(said[1]) and ports != per_node:

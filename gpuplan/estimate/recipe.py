@@ -104,8 +104,11 @@ class RecipeTerms(Record):
                 pp = subject.plan("pp", plan.parallel.pp)
                 sums = split_or_whole_bytes.term("recipe.gradient_of_pipeline", ranks=pp, split=sums, whole=gradient)
             made = made.replaced(gradient=sums)
-        if recipe.gradient is None and profile.gradients.type == "as-reduced" and _narrow_gradients(plan):
-            made = made.replaced(gradient=byte("recipe.narrow_gradient_bytes", 2.0), widened=_WIDENED)
+        if recipe.gradient is None and profile.gradients.type == "as-reduced":
+            if _narrow_gradients(plan):
+                made = made.replaced(gradient=byte("recipe.narrow_gradient_bytes", 2.0), widened=_WIDENED)
+            elif plan.how.reduce_in == "fp32":
+                made = made.replaced(gradient=byte("recipe.wide_gradient_bytes", 4.0, _WIDENED.source))
         shards = plan.parallel.zero_stage > 0 or profile.gradients.stepped is None
         if recipe.master > 0 and profile.gradients.at_step is not None and shards:
             made = made.replaced(widened=subject.habit("gradients_at_step", profile.gradients.at_step))

@@ -202,7 +202,8 @@ class _Maker(Record, kw_only=True):
             )  # fmt: skip
         if not alone(self.replicas):
             whole = repeated_bytes.term("memory.gradients_whole", count=self.model.params, size=recipe.gradient)
-            buckets = bucket_bytes.term(
+            copied = self.profile.gradients.buckets == "copies" and zero == 0
+            buckets = whole if copied else bucket_bytes.term(
                 "memory.all_buckets", total_bytes=whole, bucket_limit_bytes=setting.habit("bucket", self.profile.gradients.bucket),
                 in_flight=Term("buckets_in_flight", 2.0, "1", DEFINITION),
             )  # fmt: skip

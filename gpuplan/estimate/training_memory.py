@@ -85,8 +85,11 @@ def _stage(
     if zero == 3:
         parts |= _of_shards(at, subject, profile, work, recipe, stage)
     parts |= _summed_in_runs(at, subject, plan, profile, work, recipe, stage)
-    if not alone(work.dense_ranks) and profile.gradients.buckets == "apart":
-        parts["buckets"] = _buckets(at, subject, profile, work, recipe, leaves, trained.dense)
+    copied = profile.gradients.buckets == "copies" and zero == 0
+    if not alone(work.dense_ranks) and profile.gradients.buckets != "views":
+        parts["buckets"] = (
+            _copied(at, work, recipe, trained) if copied else _buckets(at, subject, profile, work, recipe, leaves, trained.dense)
+        )
     if (stand_ins := stand_in_bytes(at, subject, plan, profile, work)) is not None:
         parts["gradient_stand_ins"] = stand_ins
     parts |= _copies(at, plan, work, recipe, stage)
@@ -104,7 +107,7 @@ def _stage(
     fsdp = frees_shards(profile, recipe, zero=zero)
     if fsdp and "gathered" in parts:
         beside_step["gathered"] = parts["gathered"]
-    ranks = ONE if summed or fsdp else work.dense_ranks
+    ranks = ONE if summed or fsdp or copied else work.dense_ranks
     stays = any(all_true(one.value > 1) for one in (work.micro_batches, ranks))
     if profile.gradients.made == "each-step" and "gradients" in parts and (summed or not stays):
         at_step["gradients"] = parts["gradients"]
@@ -203,6 +206,23 @@ def _buckets(
         in_flight=Term("buckets_in_flight", 2.0, "1", _IN_FLIGHT),
     )
     return between_ranks.term(f"{at}.buckets", size=buckets, ranks=work.dense_ranks)
+
+
+def _copied(at: str, work: TrainingWork, recipe: RecipeTerms, trained: StageParams) -> Term:
+    """All gradients once more, as ranks exchange them: those of experts too, where their replicas are others."""
+    held = {"dense": (trained.dense, work.dense_ranks)}
+    if trained.experts is not None:
+        held["experts"] = (trained.experts, work.expert_shards)
+    return total(
+        f"{at}.buckets",
+        {
+            kind: between_ranks.term(
+                f"{at}.buckets.{kind}", ranks=ranks,
+                size=repeated_bytes.term(f"{at}.gradients_whole.{kind}", count=params, size=recipe.gradient),
+            )
+            for kind, (params, ranks) in held.items()
+        },
+    )  # fmt: skip
 
 
 def _copies(at: str, plan: TrainPlan, work: TrainingWork, recipe: RecipeTerms, stage: Stage) -> dict[str, Term]:

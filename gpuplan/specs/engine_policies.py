@@ -124,8 +124,9 @@ class Gradients(Schema):
     """Communication buckets of gradients and parameters."""
     bucket_square: BytesField | None = None
     """Bytes of a bucket for each element of a square of the hidden width, in place of `bucket`."""
-    buckets: Literal["apart", "views"] = "apart"
-    """Buckets take memory of their own, or are parts of the buffers of gradients and weights."""
+    buckets: Literal["apart", "views", "copies"] = "apart"
+    """Buckets take memory of their own, or are parts of the buffers of gradients and weights, or hold every gradient once more for
+    the whole run where nothing is sharded (DDP) and are apart elsewhere."""
 
 
 class Loss(Schema):
