@@ -18,7 +18,7 @@ import argparse
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from scipy.optimize import least_squares
@@ -29,7 +29,7 @@ from gpuplan.cli.accuracy_run import answers
 from gpuplan.errors import GpuplanError
 from gpuplan.plan.ask_serving import ServeAsk
 from gpuplan.search.library import Library
-from gpuplan.search.serving_many import priced_at_once
+from gpuplan.search.serving_many import Together, priced_at_once
 from gpuplan.specs.catalog import Catalog
 from gpuplan.specs.engine import Engine
 from gpuplan.specs.engine_era import dated, split_name
@@ -185,8 +185,17 @@ MEASURES: Mapping[str, Callable[[Row], float | None]] = {
 """What rows say of a figure."""
 
 
-def runs_of(rows: Iterable[Row], engine: str, parameter: Parameter, name: str, library: Library) -> list[Runs]:
-    """The runs that a parameter is fitted on, in groups that are priced at once."""
+Priced: TypeAlias = dict[tuple[str, ...], list[Together]]
+"""Questions that were priced together, by their texts."""
+
+
+def runs_of(
+    rows: Iterable[Row], engine: str, parameter: Parameter, name: str, library: Library, priced: Priced | None = None
+) -> list[Runs]:  # fmt: skip
+    """The runs that a parameter is fitted on, in groups that are priced at once.
+
+    `priced` keeps them: most parameters of an engine are fitted on runs of others.
+    """
     known, measure = answers(library), MEASURES[parameter.figure]
     asked: dict[str, list[tuple[Row, float]]] = {}
     asks: list[ServeAsk] = []
@@ -209,7 +218,10 @@ def runs_of(rows: Iterable[Row], engine: str, parameter: Parameter, name: str, l
             asks.append(ask)
             asked.setdefault(repr(ask), []).append((row, float(measured)))
     made: list[Runs] = []
-    for group in priced_at_once(asks, library):
+    priced, those_asked = {} if priced is None else priced, tuple(asked)
+    if those_asked not in priced:
+        priced[those_asked] = list(priced_at_once(asks, library))
+    for group in priced[those_asked]:
         root = group.priced.made.figures[parameter.figure]
         if not (graph := Graph(root, [leaf(name)])).names:
             continue
@@ -303,9 +315,10 @@ def main() -> None:
     rows = [row for row in read_rows([args.runs]) if row.task == "inference"]
     library = Library.of(ServeAsk(model="", on=""))
     far: list[str] = []
+    priced: Priced = {}
     for engine in args.engine or PLAN:
         for name, parameter in PLAN[engine].items():
-            runs = runs_of(rows, engine, parameter, name, library)
+            runs = runs_of(rows, engine, parameter, name, library, priced)
             if not runs:
                 raise SystemExit(f"none of the rows of {', '.join(parameter.sources)} can be asked; gpuplan accuracy says why")
             value, shipped = fit(runs, name, parameter), in_file(engine, name, parameter)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeVar
@@ -96,6 +97,7 @@ def shipped_folder() -> Path:
     raise SpecError(Problem("spec.no-shipped-data", "this installation has no hardware_specs folder", "install gpuplan again"))
 
 
+@lru_cache(8192)
 def key(name: str) -> str:
     """A name as names are compared: lower case, with one hyphen for each run of spaces, hyphens and underscores.
 

@@ -8,7 +8,7 @@ import pytest
 from gpuplan.accuracy.rows import Row, packaged, read_rows
 from gpuplan.plan.ask_serving import ServeAsk
 from gpuplan.search.library import Library
-from tools.fit_serving import CLOSE, PLAN, Runs, errors_of, fit, in_file, leaf, runs_of
+from tools.fit_serving import CLOSE, PLAN, Priced, Runs, errors_of, fit, in_file, leaf, runs_of
 
 
 @pytest.fixture(scope="module")
@@ -27,12 +27,13 @@ EVERY = [
     for name, parameter in parameters.items()
 ]
 MADE: dict[tuple[str, str], list[Runs]] = {}
+PRICED: Priced = {}
 
 
 def priced(engine: str, name: str, published: list[Row], library: Library) -> list[Runs]:
     """The runs of a parameter, priced once."""
     if (engine, name) not in MADE:
-        MADE[engine, name] = runs_of(published, engine, PLAN[engine][name], name, library)
+        MADE[engine, name] = runs_of(published, engine, PLAN[engine][name], name, library, PRICED)
     return MADE[engine, name]
 
 

@@ -77,9 +77,10 @@ class LLMAnalysis:
 """
 
 
-@pytest.fixture
-def folders(tmp_path: Path) -> dict[str, Path]:
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """Stand-ins for two rivals, and the rows."""
+    tmp_path = tmp_path_factory.mktemp("rivals")
     files = {
         "megatron/megatron/training/theoretical_memory_usage.py": MEGATRON,
         "llm-analysis/llm_analysis/__init__.py": "",
@@ -99,16 +100,22 @@ def ask(folders: dict[str, Path], *more: str) -> subprocess.CompletedProcess[str
     return call(*map(str, given), *more)
 
 
+@pytest.fixture(scope="module")
+def asked(folders: dict[str, Path]) -> str:
+    """What is said of both in JSON."""
+    done = ask(folders, "--json")
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
 def call(*words: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, str(SCRIPT), *words]
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
     return subprocess.run(command, env=env, capture_output=True, text=True, check=False, timeout=300)
 
 
-def test_errors_are_those_of_the_rivals_figures_on_the_same_rows(folders: dict[str, Path]) -> None:
-    done = ask(folders, "--json")
-    assert done.returncode == 0, done.stderr
-    made = json.loads(done.stdout)
+def test_errors_are_those_of_the_rivals_figures_on_the_same_rows(asked: str) -> None:
+    made = json.loads(asked)
     tools = {one["tool"]: one for one in made["tools"]}
     assert list(tools) == ["llm-analysis (FLOPs)", "llm-analysis (layers)", "Megatron-LM report"]
     assert made["rows"] == 5
@@ -138,8 +145,8 @@ def test_errors_are_those_of_the_rivals_figures_on_the_same_rows(folders: dict[s
     assert megatron["skipped"]["throughput"]["it has no such figure"] == 1
 
 
-def test_gpuplans_side_is_what_gpuplan_accuracy_reports(folders: dict[str, Path]) -> None:
-    made = json.loads(ask(folders, "--json").stdout)
+def test_gpuplans_side_is_what_gpuplan_accuracy_reports(folders: dict[str, Path], asked: str) -> None:
+    made = json.loads(asked)
     command = [sys.executable, "-m", "gpuplan", "accuracy", "--json", "--runs", str(folders["mine.yaml"])]
     said = subprocess.run(command, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=True)
     own = {(row["id"], row["metric"]): row["expected"] for row in json.loads(said.stdout)["rows"]}
@@ -148,7 +155,7 @@ def test_gpuplans_side_is_what_gpuplan_accuracy_reports(folders: dict[str, Path]
     assert all(row["gpuplan"] == pytest.approx(own[row["id"], row["metric"]]) for row in rows)
 
 
-def test_table_fits_a_terminal_and_says_who_could_not_answer(folders: dict[str, Path]) -> None:
+def test_table_fits_a_terminal_and_says_who_could_not_answer(folders: dict[str, Path], asked: str) -> None:
     out = ask(folders).stdout
     assert max(map(len, out.splitlines())) <= 80
     assert "throughput: error against measured runs" in out
@@ -156,7 +163,7 @@ def test_table_fits_a_terminal_and_says_who_could_not_answer(folders: dict[str, 
     assert "all rows it takes 2 20.0% 20.0% 20.0% -20.0%" in lines
     assert "1 it stops: stand-in stops here" in lines
     saved = folders["mine.yaml"].with_name("saved.json")
-    saved.write_text(ask(folders, "--json").stdout, encoding="utf-8")
+    saved.write_text(asked, encoding="utf-8")
     assert call("--from", str(saved)).stdout == out
     marked = call("--from", str(saved), "--md").stdout
     assert "| Megatron-LM report | rows it states exactly | 2 |" in marked
@@ -179,8 +186,8 @@ def test_wrong_words_are_said_without_a_traceback(words: tuple[str, ...], said: 
     assert "Traceback" not in done.stderr
 
 
-def test_a_folder_that_is_no_checkout_says_so(folders: dict[str, Path], tmp_path: Path) -> None:
-    other = tmp_path / "megatron"
+def test_a_folder_that_is_no_checkout_says_so(folders: dict[str, Path]) -> None:
+    other = folders["megatron"]
     done = call("--calculon", str(other), "--runs", str(folders["mine.yaml"]))
     assert done.returncode == 1
     assert "calculon: ModuleNotFoundError" in done.stderr
