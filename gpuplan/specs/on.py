@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gpuplan.errors import Problem, UsageError
 from gpuplan.specs.catalog import Catalog
 from gpuplan.specs.target import MOST_ACCELERATORS, Target, too_many
 from gpuplan.specs.target_by_name import target_by_name
@@ -23,10 +24,23 @@ def parse_target(text: str, catalog: Catalog) -> Target:
     """
     if is_joined(text, catalog):
         raise refuse_joined(text)
-    found = _found(text, catalog)
+    try:
+        found = _found(text, catalog)
+    except UsageError as error:
+        raise _told(text, error) from None
     if found.count > MOST_ACCELERATORS:
         raise too_many(text, found.count)
     return found
+
+
+def _told(text: str, error: UsageError) -> UsageError:
+    """The error of a name that fits several parts, with what the table of names knows of it."""
+    if error.problems[0].code != "spec.ambiguous-name":
+        return error
+    from gpuplan.specs.kinds_of_parts import nearest
+
+    hint = nearest(text)
+    return UsageError(Problem("spec.ambiguous-name", f"`{text}` could be several parts", hint)) if hint else error
 
 
 def _found(text: str, catalog: Catalog) -> Target:

@@ -13,7 +13,7 @@ from gpuplan.specs.catalog import SIZE, Catalog, key
 _MARKS = re.compile(r"\((?:r|tm|c)\)|[®™]", re.IGNORECASE)
 _BEHIND = re.compile(
     r"\s+(?:w/|with|@)\s.*$|\s+\d+-core\b.*$|\s+(?:cpu|processor)$"
-    r"|\s+(?:graphics|gpu|oam|mcm|ac|mba|edition|generation|gaming|trio|suprim|vanguard|x|oc|community|secure|cloud|accelerator)$"
+    r"|\s+(?:graphics|gpu|desktop|oam|mcm|ac|mba|edition|generation|gaming|trio|suprim|vanguard|x|oc|community|secure|cloud|accelerator)$"
     r"|\s+(?:(?:dev|developer)[\s-]?kit|dual[\s-]slot)$",
     re.IGNORECASE,
 )

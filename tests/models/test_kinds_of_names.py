@@ -113,6 +113,10 @@ def test_ollamas_library_in_its_usual_type(name, card):
         ("nvidia/Qwen3.8-27B-NVFP4", "qwen3.5-27b"),
         ("ByteDance-Seed/UI-TARS-1.5-7B", "qwen2.5-vl-7b"),
         ("moonshotai/Kimi-Dev-72B", "qwen2.5-72b"),
+        ("dphn/Dolphin-Mistral-24B-Venice-Edition", "mistral-small-3.1-24b"),
+        ("openchat/openchat-3.5-0106-gemma", "gemma-7b"),
+        ("microsoft/Fara-7B", "qwen2.5-vl-7b"),
+        ("distil-whisper/distil-large-v3.5", "distil-large-v3"),
         ("huihui-ai/Huihui-Qwen3-8B-abliterated-v2", "qwen3-8b"),
         ("byroneverson/Mistral-Small-Instruct-2409-abliterated", "mistral-small-22b"),
     ],
@@ -124,9 +128,7 @@ def test_tunings_of_2026_are_the_card_that_they_are_built_as(name, card):
 @pytest.mark.parametrize(
     "name",
     [
-        "dphn/Dolphin-Mistral-24B-Venice-Edition",
         "z-lab/LLaMA3.1-8B-Instruct-DFlash-UltraChat",
-        "openchat/openchat-3.5-0106-gemma",
         "SenseLLM/ReflectionCoder-CL-34B",
         "LiquidAI/LFM2.5-2.6B-DSpark",
     ],
