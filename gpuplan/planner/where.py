@@ -26,6 +26,7 @@ from gpuplan.specs.dates import first_day
 from gpuplan.specs.offers import Terms, newest, offers_of_entry, price_lists
 from gpuplan.specs.price import Offer, OfferEntry, PriceList
 from gpuplan.specs.providers import providers
+from gpuplan.specs.read_region import region_meant
 from gpuplan.specs.target import Target, counted, is_counted
 from gpuplan.units import human, so_many
 
@@ -276,6 +277,8 @@ def _instances(
 ) -> Iterator[Machine]:  # fmt: skip
     """The instances of some clouds that are offered, with what they cost; `of` an accelerator or an instance, if one is named."""
     terms, prices = terms_of(run), dict[str, _Prices]()
+    if run.region is not None:
+        terms = terms.replaced(region=region_meant(library.catalog, run.region, min(clouds) if len(clouds) == 1 else None))
     for row in _rows(library):
         chip, each, provider = chips.get(row["accelerator"]), row["count"], row["provider"]
         if chip is None or row["status"] != "offered" or each < 1 or provider not in clouds:

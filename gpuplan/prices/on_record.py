@@ -8,8 +8,9 @@ from gpuplan.errors import Problem, UnknownError, UsageError, did_you_mean
 from gpuplan.record import Record
 from gpuplan.specs.catalog import Catalog, key
 from gpuplan.specs.instance import InstanceFamily, InstanceShape
-from gpuplan.specs.offers import ANYWHERE, check_region, offers_of_entry, price_lists, sellers
+from gpuplan.specs.offers import ANYWHERE, offers_of_entry, price_lists, sellers
 from gpuplan.specs.price import Offer
+from gpuplan.specs.read_region import region_meant
 from gpuplan.term import Source
 
 ORDERS = ("name", "price", "accelerator", "date")
@@ -70,7 +71,7 @@ def select_prices(
     """
     if region is not None and region != ANYWHERE:
         providers = [key(word) for word in words if key(word) in sellers(catalog)]
-        check_region(catalog, region, providers[0] if len(providers) == 1 else None)
+        region = region_meant(catalog, region, providers[0] if len(providers) == 1 else None)
     rows = [row for row in every_price(catalog) if every_status or row.offer.status == "current"]
     own = {(row.name, row.offer.region, row.offer.kind): row.offer.rank for row in sorted(rows, key=lambda one: one.offer.rank)}
     if not every_status:

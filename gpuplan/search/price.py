@@ -31,7 +31,8 @@ def price_of(ask: Common, target: Target, catalog: Catalog) -> tuple[Term | None
     """
     from gpuplan.formulas.cost import usd_per_s_each, usd_per_s_of_all
     from gpuplan.specs.going_rate import going_rate
-    from gpuplan.specs.offers import check_region, price_for, usd_per_s
+    from gpuplan.specs.offers import price_for, usd_per_s
+    from gpuplan.specs.read_region import region_meant
 
     parts = Term("price.accelerators", float(target.count), "1", Source("derived", f"accelerators in {target.text}"))
     if ask.price is not None:
@@ -42,7 +43,8 @@ def price_of(ask: Common, target: Target, catalog: Catalog) -> tuple[Term | None
         return usd_per_s_each.term("hw.price", price=whole, parts=parts), ()
     terms = terms_of(ask)
     if ask.region is not None:
-        check_region(catalog, ask.region, None if target.instance is None else target.instance.provider)
+        whose = None if target.instance is None else target.instance.provider
+        terms = terms.replaced(region=region_meant(catalog, ask.region, whose))
     if target.instance is not None:
         try:
             offer = price_for(target, catalog, terms)

@@ -8,7 +8,7 @@ from datetime import date
 from functools import partial
 from typing import TYPE_CHECKING
 
-from gpuplan.errors import Problem, UnknownError, did_you_mean
+from gpuplan.errors import Problem, UnknownError
 from gpuplan.formulas.cost import usd_per_s_each, usd_per_s_of_all
 from gpuplan.record import Record, replace
 from gpuplan.specs.dates import first_day, last_day
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 ANYWHERE = "any"
 _PROVIDER = re.compile(r"^provider: *([\w-]+)", re.M)
 _REGION = re.compile(r"(?<![\w-])region: *[\"']?([\w.-]+)")
-_NAMED = 12
 """How many regions a message names."""
 
 
@@ -133,40 +132,6 @@ def regions_of(catalog: Catalog, provider: str) -> frozenset[str]:
         return frozenset(found[1] for text in texts for found in _REGION.finditer(text)) - {ANYWHERE}
 
     return catalog.once(("regions", provider), read)
-
-
-def check_region(catalog: Catalog, region: str, provider: str | None) -> None:
-    """Refuse a region that no price is on record for: of the provider, or of any where none is named.
-
-    Raises:
-        UnknownError: there is no such region; it names the nearest ones and the usual ones.
-    """
-    everywhere = {one: regions_of(catalog, one) for one in sellers(catalog)}
-    known = sorted(everywhere.get(provider, ())) if provider is not None else sorted(frozenset().union(*everywhere.values()))
-    if region in known:
-        return
-    whose = f" of {provider}" if provider is not None else ""
-    others = [one for one, regions in everywhere.items() if region in regions]
-    what = f"no price{whose} is on record in a region `{region}`{f', which is of {others[0]}' if others else ''}"
-    if not known:
-        told = f"the prices{whose} on record are the same in every region: leave --region out"
-    elif provider is not None:
-        usual = _usual_region(catalog, provider)
-        first = [*([usual] if usual in known else []), *(one for one in known if one != usual)]
-        told = f"there is {', '.join(first[:_NAMED])}{f' and {len(first) - _NAMED} more' if len(first) > _NAMED else ''}"
-    else:
-        large = sorted(everywhere, key=lambda one: (-len(everywhere[one]), one))[:_NAMED]
-        usual_of = {one: _usual_region(catalog, one) for one in large}
-        ones = [f"{usual} of {one}" for one, usual in usual_of.items() if usual in everywhere[one]]
-        told = f"each provider has its own, such as {', '.join(ones)}: `gpuplan prices list` shows them"
-    near = did_you_mean(region, known)
-    raise UnknownError(Problem("price.no-region", what, f"{near} {told[:1].upper()}{told[1:]}" if near else told))
-
-
-def _usual_region(catalog: Catalog, provider: str) -> str:
-    """The provider's usual region, or an empty string where no file says it."""
-    prices = price_list(catalog, provider)
-    return prices.default_region if prices is not None else ""
 
 
 def offers_of(instance: Instance, catalog: Catalog) -> list[Offer]:

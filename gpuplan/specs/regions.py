@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from functools import cache
 
-from gpuplan.schema import Schema
+from gpuplan.schema import Schema, field
 from gpuplan.specs.base import SpecFile, load_spec
 from gpuplan.specs.catalog import shipped_folder
 
@@ -22,6 +24,8 @@ class ProvidersRegions(Schema):
     """As the provider writes them."""
     beside: tuple[str, ...] = ()
     """Places that its prices name beside."""
+    called: dict[str, str] = field(default_factory=dict)
+    """What the provider calls them, by code, such as `US East (N. Virginia)`."""
 
 
 class Regions(SpecFile):
@@ -41,9 +45,32 @@ def regions_of(provider: str) -> frozenset[str] | None:
     Raises:
         SpecError: the table is not valid.
     """
-    table = load_spec(Regions, shipped_folder() / "rules" / "regions.yaml")
-    found = [one for one in table.regions if provider in (one.provider, *one.also)]
+    found = [one for one in _table() if provider in (one.provider, *one.also)]
     return frozenset(code for one in found for code in (*one.codes, *one.beside)) if found else None
 
 
-__all__ = ["ProvidersRegions", "Regions", "regions_of"]
+def owners_of(code: str) -> frozenset[str]:
+    """The providers that are known to have a region of that code; empty where no table has it.
+
+    >>> sorted(owners_of("us-east-1")), owners_of("GRA")
+    (['aws', 'aws-sagemaker'], frozenset())
+    """
+    return frozenset(whose for one in _table() if code in one.codes for whose in (one.provider, *one.also))
+
+
+def names_of(provider: str | None) -> Mapping[str, tuple[str, ...]]:
+    """What regions are called, by code, whole and by the place alone; of all providers where none is named.
+
+    >>> names_of("aws")["us-east-1"]
+    ('US East (N. Virginia)', 'N. Virginia')
+    """
+    found = [one for one in _table() if provider in (None, one.provider, *one.also)]
+    return {code: (name, *re.findall(r"\((.+)\)", name)) for one in found for code, name in one.called.items()}
+
+
+@cache
+def _table() -> tuple[ProvidersRegions, ...]:
+    return load_spec(Regions, shipped_folder() / "rules" / "regions.yaml").regions
+
+
+__all__ = ["ProvidersRegions", "Regions", "names_of", "owners_of", "regions_of"]

@@ -52,6 +52,14 @@ INSTANCE_EXCEPTIONS: dict[tuple[str, str], str] = {
     for name in ("g4dn.metal", *(f"{family}.{size}xlarge" for family, sizes in WITH_EFA.items() for size in sizes.split()))
 } | {(one, "commitments"): "read since, in what the provider documents" for one in ("crusoe", "lambda", "nebius")}
 INSTANCE_EXCEPTIONS["gcp", "local_nvme_gb"] = "the table says GB where Google's own page prints GiB: disks of 375 GiB"
+INSTANCE_EXCEPTIONS |= {
+    (f"lambda:gpu_1x_{name}", "ram_gib"): "the table has an older catalog's: Lambda's own page of September 2026 says otherwise"
+    for name in ("a10", "h100_pcie")
+}
+INSTANCE_EXCEPTIONS |= dict.fromkeys(
+    [("coreweave:b200", "ram_gib"), ("coreweave:gb200-4x", "ram_gib"), ("coreweave:gb200-4x", "local_nvme_gb")],
+    "the table leaves it out; CoreWeave's own page says it",
+)
 
 
 def value(given: Sourced | None) -> float | None:

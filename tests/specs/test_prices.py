@@ -7,7 +7,6 @@ from gpuplan.specs.catalog import Catalog
 from gpuplan.specs.instance import InstanceFamily
 from gpuplan.specs.offers import (
     Terms,
-    check_region,
     choose,
     offers_of,
     price_for,
@@ -18,6 +17,7 @@ from gpuplan.specs.offers import (
 )
 from gpuplan.specs.on import parse_target
 from gpuplan.specs.price import PriceList
+from gpuplan.specs.read_region import region_meant
 from gpuplan.specs.target_by_name import find_instance
 
 CATALOG = Catalog.open(env={"HOME": "/nonexistent"})
@@ -218,9 +218,31 @@ def test_files_of_one_provider_are_read_where_they_name_the_instance(tmp_path):
 )
 def test_a_wrong_region_is_told_the_nearest_and_the_usual_ones(region, provider, words):
     with pytest.raises(UnknownError) as caught:
-        check_region(CATALOG, region, provider)
+        region_meant(CATALOG, region, provider)
     for word in words:
         assert word in caught.value.problems[0].hint
+
+
+@pytest.mark.parametrize(
+    ("said", "provider", "code"),
+    [
+        ("us-east-1", "aws", "us-east-1"), ("us east 1", "aws", "us-east-1"), ("US_EAST_1", None, "us-east-1"),
+        ("us-east-1a", "aws", "us-east-1"), ("us-central1-a", "gcp", "us-central1"), ("fr-par-2", "scaleway", "fr-par"),
+        ("East US", "azure", "eastus"), ("west europe", None, "westeurope"), ("gra", "ovh", "GRA"),
+        ("US East (N. Virginia)", "aws", "us-east-1"), ("n virginia", "aws-sagemaker", "us-east-1"),
+        ("tokyo", None, "ap-northeast-1"),
+    ],
+)  # fmt: skip
+def test_a_region_in_other_letters_its_zone_and_its_name_are_read(said, provider, code):
+    assert region_meant(CATALOG, said, provider) == code
+
+
+@pytest.mark.parametrize(
+    ("said", "provider", "owner"), [("us-east1", "aws", "gcp"), ("eastus", "gcp", "azure"), ("us-east-1", "gcp", "aws")]
+)
+def test_a_region_of_another_provider_is_no_slip(said, provider, owner):
+    with pytest.raises(UnknownError, match=f"which is of {owner}"):
+        region_meant(CATALOG, said, provider)
 
 
 def test_many_regions_are_on_record():
