@@ -1,7 +1,7 @@
 """How long does attention take in a training step: fused by today's or an earlier kernel, or with its scores written out?
 
-PyTorch's scaled_dot_product_attention cannot hand a mask to FlashAttention: with one it runs the memory-efficient kernel, on all pairs
-of positions, also on those that a causal mask hides.
+PyTorch's scaled_dot_product_attention cannot hand a mask to FlashAttention: with one it runs the memory-efficient kernel, on all
+pairs of positions, also on those that a causal mask hides.
 """
 
 from __future__ import annotations

@@ -42,7 +42,8 @@ def with_sibling_clock(
     if chip.power is None or not chain or chain[0].borrowed or chain[0].file.machine is not None:
         return found
     others = list(_others(chip, chain, catalog, engine, matmuls_of))
-    for dtype in chip.dtypes():
+    dtypes: list[Dtype] = [one for one in get_args(Dtype) if one in chip.dtypes()]
+    for dtype in dtypes:
         for prefix in (f"matmul.{dtype}", f"matmul.{dtype}_block"):
             name, rate = f"{prefix}.throttle", f"{prefix}.efficiency"
             own = found.get(name) or parameters.get(name)

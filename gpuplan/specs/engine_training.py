@@ -168,7 +168,8 @@ class TrainingProfile(Schema):
         made = self if change is None else self.replaced(**change.changes(self))
         if overlap is not None and self.switched is not None:
             off = self.switched.tp.replaced(value=0.0, text="0", note="switched off", accept=None)
-            shares = {key: getattr(self.switched, key) if key in overlap else off for key in ("tp", "dp", "pp", "ep")}
+            kinds, given = ("tp", "dp", "pp", "ep"), self.switched
+            shares: dict[str, Any] = {key: getattr(given, key) if key in overlap else off for key in kinds}
             made = made.replaced(overlap=Overlap(**shares))
         if graphs and self.host.graph is not None:
             replayed = made.host.replaced(layer=self.host.graph)
