@@ -80,7 +80,7 @@ def _type(name: HubName) -> str:
     word = _DYNAMIC.sub("", (name.file_type or "").lower())
     kind = ALSO.get(word, word)
     stem = re.sub(r"_x+l$|_k_x+l$", "", kind)
-    for one in (kind, f"{stem}_m", f"{stem.removesuffix('_k')}_k_m", stem, f"{stem.removesuffix('_k')}_0"):
+    for one in (kind, f"{stem}_m", f"{stem.removesuffix('_k')}_k_m", stem, f"{stem}_k", f"{stem.removesuffix('_k')}_0"):
         if one in FILE_TYPES or one in PLAIN:
             return one
     hint = did_you_mean(kind, FILE_TYPES) or f"known are {', '.join(FILE_TYPES)}"

@@ -57,6 +57,8 @@ class Formats(Schema):
     """The same of the KV cache; `none`: it has no narrower one; None: fp8."""
     kv_of_weights: dict[str, TextField] = field(default_factory=dict)
     """The type of the KV cache that the usual checkpoints with such weights ask for, where it is another."""
+    of_checkpoints: dict[str, TextField] = field(default_factory=dict)
+    """The type of the engine's own files that models published in such a type are made into."""
 
 
 class RolloutLoop(Schema):
