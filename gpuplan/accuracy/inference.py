@@ -306,6 +306,9 @@ def figures_of(row: Row, made: Estimate) -> Iterator[tuple[Metric, float, Term]]
         raise Skip("more requests come than the estimate keeps: there is no time to the first token")
     if waited is not None:
         yield "ttft", waited * 1e-3, _first_token(row, made)
+    bare = first("step_ms")
+    if bare is not None:
+        yield "tpot", bare * 1e-3, figures["itl_s"]
     if step is not None:
         # Where nothing but answers is written, no prompt comes between two tokens.
         yield "tpot", step * 1e-3, figures["itl_s" if row.run.get("mode") == "single-stream" else "tpot_s"]
