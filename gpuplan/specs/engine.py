@@ -46,9 +46,9 @@ from gpuplan.specs.quantity import (
     TextField,
 )
 
-KvHeads: TypeAlias = Literal["replicated", "gathered", "divides"]
+KvHeads: TypeAlias = Literal["replicated", "gathered", "divides", "padded"]
 """Tensor parallel ranks beyond the key and value heads: each holds a copy of one head, or weights are cut evenly and what they
-project is gathered, or there may not be more."""
+project is gathered, or there may not be more; or copies, and heads and widths that ranks do not divide are padded."""
 
 
 class Formats(Schema):
