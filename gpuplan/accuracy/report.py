@@ -16,8 +16,7 @@ RATES = ("request_rate", "request_rate_qps")
 
 
 def engine_of(row: Row) -> str:
-    """The engine that a row names; apart where accelerators of their own write its answers, or its requests come at a rate, and
-    where its source is to be told of by itself."""
+    """The engine that a row names; apart with accelerators of their own for answers, at a rate, or in a source of its own."""
     if row.apart:
         return row.set
     name = row.engine.split()[0] if row.engine else "not said"

@@ -40,8 +40,8 @@ NUMBERS = {
     "measured": (
         "tokens_per_s_per_accelerator", "tokens_per_s_total", "step_time_s", "samples_per_s", "samples_per_s_total",
         "tflops_per_accelerator", "mfu", "hfu", "peak_memory_gib", "output_tokens_per_s", "output_tokens_per_s_per_accelerator",
-        "latency_s", "ttft_ms", "ttft_p50_ms", "tpot_ms", "tpot_p50_ms", "itl_ms", "step_ms", "weights_gib", "device_gib", "kv_tokens",
-        "max_concurrency",
+        "latency_s", "ttft_ms", "ttft_p50_ms", "tpot_ms", "tpot_p50_ms", "itl_ms", "step_ms", "weights_gib", "device_gib",
+        "kv_tokens", "max_concurrency",
     ),
 }  # fmt: skip
 """What must be a number where a row has it."""

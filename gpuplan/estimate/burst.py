@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 
 def of_burst(model: ServingModel, load: Load, places: Term) -> dict[str, Term]:
-    """Requests and tokens a second of a burst, by JSON key: requests of one length run in waves, of which the last may be small;
-    those of unlike lengths end one by one, and the longest of them alone.
+    """Requests and tokens a second of a burst, by JSON key: requests of one length run in waves, of which the last may be small.
 
+    Those of unlike lengths end one by one, and the longest of them alone.
     In the steady state that a long run comes near, a place is taken again as soon as it is free; a benchmark of some thousand
     requests on replicas with a thousand places is far from it.
     """
@@ -52,9 +52,7 @@ def _unlike(model: ServingModel, requests: Term, at_once: Term, spread: Term, pr
     """The time of a burst whose answers are of unlike lengths."""
     output = model.subject.plan("output", model.plan.output)
     left = form.left_of_answers.term("burst.left", mean=output, spread=spread, requests=requests, places=at_once)
-    longest = form.longest_left.term(
-        "burst.longest", mean=output, spread=spread, left=left, requests=requests, places=at_once
-    )
+    longest = form.longest_left.term("burst.longest", mean=output, spread=spread, left=left, requests=requests, places=at_once)
     return form.unlike_seconds.term(
         "burst.unlike", requests=requests, places=at_once, prefill=prefill, output=output, left=left, longest=longest, step=step,
         one=_of(model, ONE).decode("burst_alone").seconds,

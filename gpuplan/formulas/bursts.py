@@ -6,7 +6,9 @@ from gpuplan.formulas.percentiles import normal_above
 from gpuplan.num import Count, PerS, Ratio, Seconds, exp, floor, log2, maximum, minimum, sqrt, where
 from gpuplan.term import DEFINITION, Source, formula
 
-_LONGEST = Source("definition", "the largest of n lognormal values is near that which one in n exceeds (1 in n + 1, to have a middle for n = 1)")
+_LONGEST = Source(
+    "definition", "the largest of n lognormal values is near that which one in n exceeds (1 in n + 1, to have a middle for n = 1)"
+)
 _RENEWAL = Source("definition", "what is left of an answer at a moment taken at random: renewal theory, the inspection paradox")
 LN2 = 0.6931471805599453
 
@@ -43,11 +45,9 @@ def longest_of(*, mean: Count, spread: Ratio, count: Count) -> Count:
     >>> longest_of(mean=200.0, spread=0.0, count=100.0), longest_of(mean=200.0, spread=1.0, count=1.0)
     (200.0, 141.4)
     >>> longest_of(mean=200.0, spread=1.0, count=1000.0)
-    1847.0
+    1853.8
     """
-    return mean * exp(
-        sqrt(LN2 * log2(1 + spread**2)) * normal_above(share=1 / (count + 1)) - 0.5 * LN2 * log2(1 + spread**2)
-    )
+    return mean * exp(sqrt(LN2 * log2(1 + spread**2)) * normal_above(share=1 / (count + 1)) - 0.5 * LN2 * log2(1 + spread**2))
 
 
 @formula(_RENEWAL)
@@ -72,9 +72,9 @@ def longest_left(*, mean: Count, spread: Ratio, left: Count, requests: Count, pl
     What is left of an answer at a random moment has a second moment of a third of the answers' third one, over their mean.
 
     >>> longest_left(mean=200.0, spread=1.0, left=200.0, requests=1000.0, places=1000.0)
-    1847.0
+    1853.8
     >>> longest_left(mean=200.0, spread=0.5, left=125.0, requests=1000.0, places=100.0)
-    516.3
+    512.1
     """
     return where(
         requests <= places,
@@ -96,7 +96,7 @@ def unlike_seconds(
     there, while the time of a step goes down from `step`, of all places, to that of `one` sequence.
 
     >>> unlike_seconds(requests=1000, places=100, prefill=1.0, output=200, left=200, longest=1000, step=0.02, one=0.01)
-    57.0
+    58.0
     """
     return (
         requests / places * prefill

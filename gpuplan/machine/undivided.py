@@ -11,7 +11,7 @@ _BEGIN, _END = "attention.decode", ".walk"
 
 
 def with_undivided_contexts(hw: Hardware, chip: Accelerator, clocks: Term) -> Hardware:
-    """The hardware with an engine that does not divide contexts; `clocks` is what a key takes. A chip without units is as it was."""
+    """The hardware with an engine that does not divide contexts, whose keys take `clocks`; a chip without units is as it was."""
     if chip.units is None:
         return hw
     clock = chip.term("hw.clock", chip.units.clock)

@@ -23,8 +23,7 @@ class Schedule(Section):
     cuts: bool = True
     """Whether a prompt is cut where a step has no room for all of it; otherwise it waits for a step that has."""
     together: bool = False
-    """Whether requests that end in one step are replaced by ones that are read in one pass again, as when they began; otherwise they
-    come back one by one."""
+    """Whether requests that end in one step are followed by ones that are read in one pass; otherwise by one after another."""
     ahead: int = 0
     """Steps that are put together before the one that runs has ended: what comes meanwhile waits for them too."""
 
