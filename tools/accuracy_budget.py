@@ -32,6 +32,8 @@ SERVING_HEAD = """# What `gpuplan accuracy --task inference --by engine --budget
 # tokens of SGLang's runs before January 21 of 2026, which hold kernels being compiled (no warm-up until InferenceX's pull
 # request 480), and 8 prompts of llama.cpp at a ninth of what the same page has for the same card in 4 bits. On 2026-11-24 five
 # of workers of two kinds, at ten times what the same workers took the same day.
+# `all` holds 1,997 runs more since 2026-11-29, of six sources that were asked blind and have budgets of their own below (`apart` in
+# their files); those of engines are over the rows that they were over before, and as they were.
 # Written by tools/accuracy_budget.py.
 """
 

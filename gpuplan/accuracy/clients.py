@@ -51,6 +51,13 @@ def client_of(row: Row) -> Client | None:
 
 
 @cache
+def spread_of(dataset: str) -> float | None:
+    """The standard deviation over the mean of the answers of a data set; None: it is not on record."""
+    found: Any = parse_any(text_of(FILE), str(FILE))["datasets"].get(dataset)
+    return None if found is None else float(found["output_spread"])
+
+
+@cache
 def clients() -> dict[str, list[Client]]:
     """The clients on record by the repository that their rows are read in."""
     data: Any = parse_any(text_of(FILE), str(FILE))

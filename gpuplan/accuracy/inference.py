@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeAlias, cast, get_args
 
-from gpuplan.accuracy.clients import client_of
+from gpuplan.accuracy.clients import client_of, spread_of
 from gpuplan.accuracy.compare import Metric, Point
 from gpuplan.accuracy.disaggregated import disaggregated_ask
 from gpuplan.accuracy.model import card_of
@@ -111,7 +111,10 @@ def _burst(row: Row) -> dict[str, Any]:
     """All requests at once, where a row or its page tells how many there were of as many as there is room for."""
     requests = row.run.get("num_requests")
     offline = row.run.get("mode") == "offline-max-throughput" and _batch(row) is None
-    return {"arrival": "burst", "requests": int(requests)} if offline and isinstance(requests, int) else {}
+    if not offline or not isinstance(requests, int):
+        return {}
+    spread = spread_of(str(row.run.get("dataset")))
+    return {"arrival": "burst", "requests": int(requests), **({} if spread is None else {"output_spread": spread})}
 
 
 def _stages(row: Row, chips: int, engine: str | None, knows: Knows | None) -> int | None:
@@ -303,6 +306,9 @@ def figures_of(row: Row, made: Estimate) -> Iterator[tuple[Metric, float, Term]]
         raise Skip("more requests come than the estimate keeps: there is no time to the first token")
     if waited is not None:
         yield "ttft", waited * 1e-3, _first_token(row, made)
+    bare = first("step_ms")
+    if bare is not None:
+        yield "tpot", bare * 1e-3, figures["itl_s"]
     if step is not None:
         # Where nothing but answers is written, no prompt comes between two tokens.
         yield "tpot", step * 1e-3, figures["itl_s" if row.run.get("mode") == "single-stream" else "tpot_s"]

@@ -16,7 +16,9 @@ RATES = ("request_rate", "request_rate_qps")
 
 
 def engine_of(row: Row) -> str:
-    """The engine that a row names; apart where accelerators of their own write its answers, or its requests come at a rate."""
+    """The engine that a row names; apart with accelerators of their own for answers, at a rate, or in a source of its own."""
+    if row.apart:
+        return row.set
     name = row.engine.split()[0] if row.engine else "not said"
     if row.run.get("disaggregated"):
         return f"{name} (disaggregated)"
@@ -41,7 +43,7 @@ MEASURES: Mapping[Metric, tuple[str, ...]] = {
     "prefill": ("prompt_tokens_per_s",),
     "memory": ("peak_memory_gib",),
     "ttft": ("ttft_ms", "ttft_p50_ms"),
-    "tpot": ("tpot_ms", "tpot_p50_ms", "itl_ms"),
+    "tpot": ("tpot_ms", "tpot_p50_ms", "itl_ms", "step_ms"),
     "weights": ("weights_gib",),
     "kv_pool": ("kv_pool_gib",),
 }  # fmt: skip

@@ -2,7 +2,7 @@
 
 A file is a YAML or JSON list, or JSON lines, of rows: `id`, `task`, `source`, `model`, `hardware`, `run`, `measured`, and for
 training `kind` and `framework`, for inference `engine`. `task` beside `rows` is that of all of them. `fitted: false`, of a row
-or beside `rows`, keeps it from every fit.
+or beside `rows`, keeps it from every fit. `apart: true` beside `rows` lets reports by engine tell of the file by itself.
 `elsewhere`, of a row, of its source or beside `rows`, names what of `run` does not stand on the row's own page (read in a recipe
 of the run, say); `known` of a row holds further settings of that kind. `dated: true` of a source says that its page prints the
 month of its title, `prints: [inter_node]` that it prints the network of its machines. Everything that a row leaves out is None;
@@ -40,8 +40,8 @@ NUMBERS = {
     "measured": (
         "tokens_per_s_per_accelerator", "tokens_per_s_total", "step_time_s", "samples_per_s", "samples_per_s_total",
         "tflops_per_accelerator", "mfu", "hfu", "peak_memory_gib", "output_tokens_per_s", "output_tokens_per_s_per_accelerator",
-        "latency_s", "ttft_ms", "ttft_p50_ms", "tpot_ms", "tpot_p50_ms", "itl_ms", "weights_gib", "device_gib", "kv_tokens",
-        "max_concurrency",
+        "latency_s", "ttft_ms", "ttft_p50_ms", "tpot_ms", "tpot_p50_ms", "itl_ms", "step_ms", "weights_gib", "device_gib",
+        "kv_tokens", "max_concurrency",
     ),
 }  # fmt: skip
 """What must be a number where a row has it."""
@@ -89,6 +89,8 @@ class Row(Record, kw_only=True):
     unseen: bool = False
     """Whether the row is there to judge and was kept from every fit, whatever its group."""
 
+    apart: bool = False
+    """Whether reports by engine tell of the rows of its file by themselves."""
     kin: bool | None = None
     """Whether a fit saw published runs of the same model and accelerator; None: as the group says."""
 
@@ -229,7 +231,8 @@ def _sourced(data: Mapping[str, Any], file: Path, hint: str) -> list[Any]:
         own = one.get("elsewhere") or ()
         every = [*elsewhere, *own] if _words(own) else own
         said = {"task": data["task"]} if "task" in data else {}
-        made.append({**said, **one, "source": source, **({"fitted": False} if unseen else {}), "elsewhere": every})
+        apart = {"apart": True} if data.get("apart") is True else {}
+        made.append({**said, **one, "source": source, **({"fitted": False} if unseen else {}), **apart, "elsewhere": every})
     return made
 
 
@@ -290,6 +293,7 @@ def _row(data: Any, file: Path, number: int) -> Row:
         task=_TASKS.get(str(task), "training"), repo=str(source.get("repo") or ""), path=str(source.get("path") or ""),
         **parts, kind=str(data.get("kind") or "pretrain"),
         engine=str(engine).lower(), flag=str(data.get("flag") or ""), fault=fault, unseen=data.get("fitted") is False,
+        apart=data.get("apart") is True,
     )  # fmt: skip
 
 

@@ -257,7 +257,8 @@ class _Waves(Record, kw_only=True):
     def of(cls, model: ServingModel, load: Load, at_once: Term, token: Term, prompts: Prompts) -> _Waves:
         """What comes together of a closed loop, with tokens of that time and prompts that come one by one.
 
-        Where prompts go first, no one decodes until all of those are read that came meanwhile. Beside decoding, first tokens come
+        Where prompts go first, no one decodes until all of those are read that came meanwhile, and engines may read together again
+        what ended together. Beside decoding, first tokens come
         one after the other, and so do last ones: as many answers as end before the next prompt of the first of them is there wait
         for each other, a step apart, which is as long as steps are in the mean, for prompts of the first are read again by then.
         They come back one by one, so that each has passes of its own, however many prompts a pass has room for.
@@ -269,7 +270,7 @@ class _Waves(Record, kw_only=True):
         else:
             passes = form.whole_passes.term("burst.passes", sequences=at_once, prompt=prompt, chunk=model.chunk())
         first = queue.burst_seconds.term("burst.prefill_mean", whole=whole, passes=passes)
-        if model.profile.steps == "prefill-first":
+        if model.profile.steps == "prefill-first" or model.profile.together:
             together, again = whole, first
             others = queue.passes_after.term("wave.others", whole=whole, passes=passes)
         else:

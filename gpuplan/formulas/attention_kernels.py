@@ -340,6 +340,16 @@ def keys_seconds(*, compute: Seconds, memory: Seconds, kv_len: Count, walk: Seco
     return maximum(maximum(compute, memory), walk * kv_len)
 
 
+@formula(DEFINITION)
+def undivided_walk(*, walk: Seconds, clocks: Count, clock: Hertz) -> Seconds:
+    """Time of a key where one compute unit reads all keys of a group: that of so many clocks, and no less than that of pieces.
+
+    >>> undivided_walk(walk=1e-10, clocks=17.0, clock=1.7e9)
+    1e-08
+    """
+    return maximum(walk, clocks / clock)
+
+
 @formula(fits.decodes())
 def decode_seconds(
     *, keys: Seconds, queue: Seconds, memory: Seconds, start: Seconds, unhidden: Ratio, ramp: Seconds, residual: Ratio

@@ -43,12 +43,13 @@ def card_of_repository(name: HubName, why: str, extra_dirs: Sequence[Path] = ())
     if found is None:
         return None
     kind = USUAL if name.file_type is None else _type(name)
-    # What is published in a type that GGUF files have too (MXFP4) stays in it; others are made anew.
-    as_kept = None if found.weights is None else f"{found.weights.method}_moe"
-    own = found.weights if as_kept in FILE_TYPES and (name.file_type is None or kind == as_kept) else None
-    stored = own or WeightsFormat(method=kind, source=f"{name.repo}:{name.file_type or USUAL.upper()}")
+    # What is published in a type whose experts GGUF files have too (MXFP4) keeps them; other types are made anew.
+    kept = None if found.weights is None else f"{found.weights.method}_moe"
+    if name.file_type is None and kept in FILE_TYPES:
+        kind = kept
+    stored = WeightsFormat(method=kind, source=f"{name.repo}:{name.file_type or USUAL.upper()}")
     said = f"{why}: taken for {found.id} in {stored.method}, by its name"
-    if own is None and _DYNAMIC.match(name.file_type or ""):
+    if _DYNAMIC.match(name.file_type or ""):
         said += f"; `{name.file_type}` gives some tensors more bits and others fewer than {stored.method} does"
     return found.replaced(weights=stored, stored=None, quantised={}, engine=ENGINE, notes=(*found.notes, said))
 
@@ -79,8 +80,8 @@ def card_of_typed_name(name: str, extra_dirs: Sequence[Path] = ()) -> ModelCard 
 def _type(name: HubName) -> str:
     word = _DYNAMIC.sub("", (name.file_type or "").lower())
     kind = ALSO.get(word, word)
-    stem = re.sub(r"_x+l$|_k_x+l$", "", kind)
-    for one in (kind, f"{stem}_m", f"{stem.removesuffix('_k')}_k_m", stem, f"{stem.removesuffix('_k')}_0"):
+    stem = re.sub(r"_k_x*l$|_x*l$", "", kind)
+    for one in (kind, f"{stem}_m", f"{stem.removesuffix('_k')}_k_m", stem, f"{stem}_k", f"{stem.removesuffix('_k')}_0"):
         if one in FILE_TYPES or one in PLAIN:
             return one
     hint = did_you_mean(kind, FILE_TYPES) or f"known are {', '.join(FILE_TYPES)}"

@@ -113,6 +113,8 @@ class Shape(Record, kw_only=True):
     engine: str = ""
     """What the engine is called in messages."""
     latent: bool = False
+    pads: bool = False
+    """Whether heads and widths that tensor parallel ranks do not divide are padded until they do."""
     kv_divider: str = ""
     """The engine whose tensor parallel degree must divide the key and value heads; empty: copies of heads are as good."""
     joined: int | None = None
@@ -166,16 +168,16 @@ def parallel_rules(p: Parallelism, shape: Shape) -> Iterator[Rule]:
         yield at_least_one("plan.degree", name, value)
     yield Rule(p.ranks == shape.ranks, lambda: _ranks(p, shape))
     by_tp = f"use tp {nearest(float(p.tp), legal_tp(shape))}" if not is_array(p.tp) else ""
-    if shape.heads:
+    if shape.heads and not shape.pads:
         yield divides("plan.tp-heads", "tp", p.tp, shape.heads, f"the {shape.heads} attention heads", by_tp)
     for kv_heads in shape.kv_heads:
-        if kv_heads == shape.heads:
+        if kv_heads == shape.heads or shape.pads:
             continue
         if shape.kv_divider:
             yield _divides_kv_heads(p.tp, kv_heads, shape, by_tp)
         else:
             yield _shares_kv_heads(p.tp, kv_heads, by_tp)
-    for width in shape.widths:
+    for width in () if shape.pads else shape.widths:
         yield divides("plan.tp-width", "tp", p.tp, width, f"the feed-forward width {width}", by_tp)
     yield Rule(p.pp <= shape.layers, lambda: _too_deep(p, shape))
     if shape.experts:

@@ -37,6 +37,12 @@ def types_of(
     said: list[Choice] = []
     formats = subject.engine.serving.formats if subject.engine.serving is not None else Formats()
     own, why = stored_format(card, subject)
+    loaded = card.stored is not None and card.stored.as_is
+    made_into = None if loaded else formats.of_checkpoints.get(weights or own)
+    if made_into is not None:
+        taken = f"what files of {subject.engine.name} have of {weights or own} ({_source(subject, made_into)})"
+        weights = cast("WeightFormat", made_into.text)
+        said.append(Choice("weights", weights, taken))
     if weights is None:
         usual = formats.weights
         if usual is not None and card.weights is None and not (card.stored is not None and card.stored.as_is):

@@ -46,6 +46,7 @@ def shape_of(arch: Architecture, ranks: int, engine: Engine | None = None) -> Sh
         heads=gcd(*heads) if heads else 0, kv_heads=tuple(sorted(kv_heads)), widths=tuple(sorted(widths)),
         expert_widths=tuple(sorted({moe.width for moe in arch.moes})), shared=any(moe.shared_experts for moe in arch.moes),
         latent=arch.latent, experts=experts_of(arch), layers=arch.depth, ranks=ranks,
+        pads=engine is not None and engine.kv_heads == "padded",
         kv_divider=engine.name if engine is not None and engine.kv_heads == "divides" else "",
         piped_stage=_piped_stage(engine),
         engine="" if engine is None else engine.name,

@@ -20,7 +20,16 @@ from gpuplan.specs.engine_memory import (
     TakenBefore,
     WindowedKv,
 )  # fmt: skip
-from gpuplan.specs.engine_schedule import Admits, OwnProcessors, Schedule, StageHost, Steps, VectorDecode, WarpExperts
+from gpuplan.specs.engine_schedule import (
+    Admits,
+    OwnProcessors,
+    Schedule,
+    StageHost,
+    Steps,
+    UndividedDecode,
+    VectorDecode,
+    WarpExperts,
+)
 from gpuplan.specs.engine_sharing import ContextRanks, SharedExperts
 from gpuplan.specs.engine_training import TrainingProfile
 from gpuplan.specs.measured_base import MatmulKind
@@ -37,9 +46,9 @@ from gpuplan.specs.quantity import (
     TextField,
 )
 
-KvHeads: TypeAlias = Literal["replicated", "gathered", "divides"]
+KvHeads: TypeAlias = Literal["replicated", "gathered", "divides", "padded"]
 """Tensor parallel ranks beyond the key and value heads: each holds a copy of one head, or weights are cut evenly and what they
-project is gathered, or there may not be more."""
+project is gathered, or there may not be more; or copies, and heads and widths that ranks do not divide are padded."""
 
 
 class Formats(Schema):
@@ -57,6 +66,8 @@ class Formats(Schema):
     """The same of the KV cache; `none`: it has no narrower one; None: fp8."""
     kv_of_weights: dict[str, TextField] = field(default_factory=dict)
     """The type of the KV cache that the usual checkpoints with such weights ask for, where it is another."""
+    of_checkpoints: dict[str, TextField] = field(default_factory=dict)
+    """The type of the engine's own files that models published in such a type are made into."""
 
 
 class RolloutLoop(Schema):
@@ -202,6 +213,8 @@ class ServingProfile(Schema):
     """That kernel also runs over all hosts that the switches of the innermost links join at the same rate."""
     vector_decode: VectorDecode | None = None
     """Decode attention without matrix units; None: it has kernels with them for every shape."""
+    undivided_decode: UndividedDecode | None = None
+    """Decode attention that does not divide a context; None: kernels are those that were measured."""
     prints: tuple[str, ...] = ()
     """The lines in which it tells of its memory at its start; `{kv_cache_tokens}` and the like stand for figures."""
     rollout: RolloutLoop | None = None
@@ -211,6 +224,11 @@ class ServingProfile(Schema):
     def steps(self) -> Steps:
         """What a step holds; of a batch whose prompts are given to it together, that changes nothing."""
         return "mixed" if self.schedule is None else self.schedule.steps
+
+    @property
+    def together(self) -> bool:
+        """Whether what ends in one step comes back in one pass."""
+        return self.schedule is not None and self.schedule.together
 
     @property
     def admits(self) -> Admits:

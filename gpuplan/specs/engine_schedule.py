@@ -22,6 +22,8 @@ class Schedule(Section):
     admits: Admits
     cuts: bool = True
     """Whether a prompt is cut where a step has no room for all of it; otherwise it waits for a step that has."""
+    together: bool = False
+    """Whether requests that end in one step are followed by ones that are read in one pass; otherwise by one after another."""
     ahead: int = 0
     """Steps that are put together before the one that runs has ended: what comes meanwhile waits for them too."""
 
@@ -70,3 +72,10 @@ class VectorDecode(Schema):
     """Widths of heads for which there is a kernel of matrix units, of as many heads a key head as below."""
     not_heads_per_key: tuple[int, ...] = ()
     """How many heads share a key head where there is."""
+
+
+class UndividedDecode(Schema):
+    """Decode attention whose kernel does not divide a context: one compute unit reads all keys of a key head of a sequence."""
+
+    clocks: CountField
+    """Clocks that it takes for a key and its value."""

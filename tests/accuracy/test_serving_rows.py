@@ -201,3 +201,24 @@ def test_a_batch_that_is_run_as_one_has_its_first_tokens_when_all_prompts_are_re
         told[batch] = next(term for metric, _, term in figures_of(one, made) if metric == "ttft")
         assert told[batch] is made.figures["ttft_s" if batch == 1 else "batch_prefill_s"]
     assert told[64].value > 10 * told[1].value
+
+
+def test_a_run_of_chats_that_come_at_once_has_answers_of_unlike_lengths() -> None:
+    run = {
+        "mode": "offline-max-throughput",
+        "batch": None,
+        "num_requests": 1000,
+        "input_len": 217,
+        "output_len": 202,
+        "weights": "bf16",
+    }
+    said = {"engine": "vllm 0.11.0", "chip": "a100-sxm-80gb", "model": "qwen3-14b"}
+    chats = asked(row(**said, run={**run, "dataset": "ShareGPT"}))
+    assert (chats.arrival, chats.requests, chats.output_spread) == ("burst", 1000, 1.0)
+    assert asked(row(**said, run=run)).output_spread is None
+
+
+def test_a_source_may_be_told_of_by_itself() -> None:
+    one = row(engine="vllm 0.11.0")
+    assert engine_of(one) == "vllm"
+    assert engine_of(one.replaced(apart=True)) == "s"

@@ -173,7 +173,7 @@ def test_without_the_network_the_cache_answers_or_it_is_said_what_to_do(hub, tmp
         ("hf.co/unsloth/Qwen3-8B-GGUF:Q8_0", "qwen3-8b", "q8_0"),
         ("bartowski/Meta-Llama-3.1-8B-Instruct-GGUF", "llama-3.1-8b", "q4_k_m"),
         ("bartowski/google_gemma-3-27b-it-GGUF:Q5_K_M", "gemma-3-27b", "q5_k_m"),
-        ("ggml-org/gpt-oss-20b-GGUF", "gpt-oss-20b", "mxfp4"),
+        ("ggml-org/gpt-oss-20b-GGUF", "gpt-oss-20b", "mxfp4_moe"),
         ("mradermacher/Qwen3-32B-i1-GGUF:IQ4_XS", "qwen3-32b", "iq4_xs"),
     ],
 )
