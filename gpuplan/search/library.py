@@ -351,14 +351,15 @@ class Library:
             instead = (*instead, Note("engine.release", taken_as)) if taken_as else instead
         if (before := profile.before(month)) is not None:
             profile, _ = self.engine(before)
-        profile = profile.dated(month)
+        then = profile.dated(month, getattr(ask, "kv_cache", None), target.accelerator.family)
+        fell_back, profile = month is not None and then != profile.dated(month), then
         refuse_elsewhere(profile, target.accelerator)
         if getattr(ask, "attention", None) == "flash2":
             profile = profile.replaced(attention_like=FLASH2)
         blurred = ask.engine is None and usual.blurred is not None
         if ask.engine is None and usual.blurred is not None:
             profile = usual.blurred(profile)
-        profile = self._engines.setdefault((profile.id, month, f"{profile.attention_like} {blurred}"), profile)
+        profile = self._engines.setdefault((profile.id, month, f"{profile.attention_like} {blurred} {fell_back}"), profile)
         pinned = checked(ask.pins).get("hw.memory_capacity")
         said_notes = target.notes
         if ask.memory is not None:

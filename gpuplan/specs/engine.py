@@ -284,15 +284,18 @@ class Engine(SpecFile):
 
     def before(self, month: str | None) -> str | None:
         """The profile that describes the engine of a month (`YYYY-MM`) in place of this one; None: this one does."""
-        then = () if month is None else (era for era in self.eras if month[: len(era.name)] <= era.name)
+        then = () if month is None else (era for era in self.eras if era.holds(month))
         return next((era.profile for era in then if era.profile is not None), None)
 
-    def dated(self, month: str | None) -> Engine:
-        """The engine as it was in a month (`YYYY-MM`); None: as it is today, while memory may be that of any month."""
+    def dated(self, month: str | None, kv_cache: str | None = None, family: str = "") -> Engine:
+        """The engine as it was in a month (`YYYY-MM`); None: as it is today, while memory may be that of any month.
+
+        `kv_cache` is the type of caches that is asked for by name, on accelerators of the `family`.
+        """
         if month is not None and self.serving is not None:
             serving, fused, kernels = self.serving, self.fused_quantisation, self.kernels
             for era in reversed(self.eras):
-                if month[: len(era.name)] <= era.name:
+                if era.holds(month, kv_cache, family):
                     serving = serving if era.serving is None else serving.in_era(era.serving)
                     fused = fused if era.fused_quantisation is None else era.fused_quantisation
                     kernels = f"{self.id}.{era.name}" if era.own_kernels else kernels
@@ -310,7 +313,7 @@ class Engine(SpecFile):
             return self.replaced(training=profile.replaced(**unsaid)) if unsaid else self
         given: dict[str, Any] = {}
         for era in reversed(self.eras):
-            if month[: len(era.name)] <= era.name:
+            if era.holds(month):
                 profile = profile.replaced(**era.changes(profile))
                 given["training"] = profile
                 given["defaults"] = era.defaults(given.get("defaults", self.defaults))
