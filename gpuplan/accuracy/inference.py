@@ -9,7 +9,7 @@ from typing import Any, TypeAlias, cast, get_args
 from gpuplan.accuracy.clients import client_of
 from gpuplan.accuracy.compare import Metric, Point
 from gpuplan.accuracy.disaggregated import disaggregated_ask
-from gpuplan.accuracy.model import card_of
+from gpuplan.accuracy.model import card_of, known_as
 from gpuplan.accuracy.pages import as_its_page_says
 from gpuplan.accuracy.recipes import settings_of, with_its_size
 from gpuplan.accuracy.rows import Row, Skip
@@ -101,7 +101,7 @@ def serving_ask(
     said |= {**load, **{name: value for name, value in settings_of(row).items() if said.get(name) is None}}
     said |= {name: run[name] for name in SERVED_WITH if run.get(name) is not None and said.get(name) is None}
     return ServeAsk(
-        model=keep(card), on=f"{chips}x{_accelerator(row)}", engine=engine, batch=batch, tp=tp,
+        model=known_as(card, row, find, keep), on=f"{chips}x{_accelerator(row)}", engine=engine, batch=batch, tp=tp,
         pp=pp or _stages(row, chips, engine, knows), dp=dp if dp > 1 else None, ep=run["ep"] if (run.get("ep") or 1) > 1 else None,
         as_engine=True, **said,
     )  # fmt: skip

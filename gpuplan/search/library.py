@@ -18,6 +18,7 @@ from gpuplan.machine.experts_like import with_experts_like
 from gpuplan.machine.half_sums import with_half_sums
 from gpuplan.machine.hardware import Hardware
 from gpuplan.machine.overlay import withheld
+from gpuplan.machine.undivided_attention import with_undivided_decode
 from gpuplan.machine.vector_attention import with_vector_decode
 from gpuplan.machine.warp_experts import with_warp_experts
 from gpuplan.models.card import ModelCard
@@ -222,8 +223,10 @@ class Library:
         `memory` is the user's capacity in bytes: engines take other limits where there is less of it.
         """
         kernels = engine.attention_like or engine.id
-        vector, warps = (None, None) if engine.serving is None else (engine.serving.vector_decode, engine.serving.warp_experts)
-        own = f"{engine.experts_like} {engine.fused_quantisation} {engine.eight_bit_inputs} {engine.half_sums}"
+        serving = engine.serving
+        vector, warps = (None, None) if serving is None else (serving.vector_decode, serving.warp_experts)
+        undivided = None if serving is None else serving.undivided_decode
+        own = f"{undivided} {engine.experts_like} {engine.fused_quantisation} {engine.eight_bit_inputs} {engine.half_sums}"
         key = on, f"{engine.id} {kernels} {engine.kernels} {vector} {warps} {own}", memory
         if key not in self._machines and memory is not None:
             hw = self.machine(on, engine)
@@ -242,6 +245,9 @@ class Library:
                 made = with_experts_like(made, dict[str, str](engine.experts_like[target.accelerator.family].items()))
             if vector is not None:
                 made = with_vector_decode(made, target.accelerator, vector, engine.term("engine.vector_decode", vector.values))
+            if undivided is not None:
+                rows = engine.term("engine.undivided_decode", undivided.rows)
+                made = with_undivided_decode(made, target.accelerator, undivided, rows)
             if warps is not None:
                 made = with_warp_experts(made, warps, engine.term("engine.warp_experts", warps.share))
             self._machines[key] = with_half_sums(made, target.accelerator) if engine.half_sums else made

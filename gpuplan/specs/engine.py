@@ -20,7 +20,7 @@ from gpuplan.specs.engine_memory import (
     TakenBefore,
     WindowedKv,
 )  # fmt: skip
-from gpuplan.specs.engine_schedule import Admits, OwnProcessors, Schedule, StageHost, Steps, VectorDecode, WarpExperts
+from gpuplan.specs.engine_schedule import Admits, OwnProcessors, Schedule, StageHost, Steps, UndividedDecode, VectorDecode, WarpExperts
 from gpuplan.specs.engine_sharing import ContextRanks, SharedExperts
 from gpuplan.specs.engine_training import TrainingProfile
 from gpuplan.specs.measured_base import MatmulKind
@@ -200,6 +200,8 @@ class ServingProfile(Schema):
     """That kernel also runs over all hosts that the switches of the innermost links join at the same rate."""
     vector_decode: VectorDecode | None = None
     """Decode attention without matrix units; None: it has kernels with them for every shape."""
+    undivided_decode: UndividedDecode | None = None
+    """Decode attention within a window that does not divide keys; None: all is divided over the chip."""
     prints: tuple[str, ...] = ()
     """The lines in which it tells of its memory at its start; `{kv_cache_tokens}` and the like stand for figures."""
     rollout: RolloutLoop | None = None

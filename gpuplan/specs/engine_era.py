@@ -12,7 +12,7 @@ from gpuplan.specs.base import Id, Section
 from gpuplan.specs.engine_defaults import Beside, Dispatching, ExpertWays, MicroBatch, Replayed, TrainingDefaults
 from gpuplan.specs.engine_memory import PaddedExperts, ProfilingEra, SmallDevice, WindowedKv
 from gpuplan.specs.engine_policies import Portion, StoredBytes
-from gpuplan.specs.engine_schedule import Schedule, StageHost, VectorDecode, WarpExperts
+from gpuplan.specs.engine_schedule import Schedule, StageHost, UndividedDecode, VectorDecode, WarpExperts
 from gpuplan.specs.measured_base import MatmulKind
 from gpuplan.specs.quantity import BytesField, CountField, FactorField, RatioField, SecondsField, ShareField, Sourced
 from gpuplan.specs.training_habits import Pace, Share
@@ -54,6 +54,7 @@ class ServingEra(Schema):
     schedule: Schedule | None = None
     padded_experts: PaddedExperts | None = None
     vector_decode: VectorDecode | None = None
+    undivided_decode: UndividedDecode | None = None
     warp_experts: WarpExperts | None = None
     near_groups: RatioField | None = None
     tokens_told: Literal["of-pages", "of-concurrency"] | None = None

@@ -61,6 +61,15 @@ class WarpExperts(Schema):
     """Families of such chips."""
 
 
+class UndividedDecode(Schema):
+    """Decode attention within a window that one compute unit does for a head: the keys of a sequence are not divided."""
+
+    rows: CountField
+    """Rows of queries of a tile, of which a step has one."""
+    on: tuple[str, ...] = ()
+    """Families of accelerators that run such a kernel."""
+
+
 class VectorDecode(Schema):
     """Decode attention on the vector units: every head of the queries reads the keys by itself."""
 
