@@ -24,7 +24,8 @@ def accuracy(
     ] = None,
     task: Annotated[str | None, Option("--task", metavar="TASK", help="Only training, inference, startup or diffusion")] = None,
     by: Annotated[
-        str, Option("--by", metavar="KEY", help="Group by source, engine, accelerator, model or precision, or by several: engine,model")
+        str,
+        Option("--by", metavar="KEY", help="Group by source, engine, accelerator, model, precision, or several: engine,model"),
     ] = "source",
     worst: Annotated[str, Option("--worst", metavar="N", help="How many of the worst rows are listed")] = "5",
     budget: Annotated[

@@ -20,7 +20,16 @@ from gpuplan.specs.engine_memory import (
     TakenBefore,
     WindowedKv,
 )  # fmt: skip
-from gpuplan.specs.engine_schedule import Admits, OwnProcessors, Schedule, StageHost, Steps, UndividedDecode, VectorDecode, WarpExperts
+from gpuplan.specs.engine_schedule import (
+    Admits,
+    OwnProcessors,
+    Schedule,
+    StageHost,
+    Steps,
+    UndividedDecode,
+    VectorDecode,
+    WarpExperts,
+)
 from gpuplan.specs.engine_sharing import ContextRanks, SharedExperts
 from gpuplan.specs.engine_training import TrainingProfile
 from gpuplan.specs.measured_base import MatmulKind
