@@ -39,8 +39,11 @@ def machine(on: str, engine: str = "vllm") -> Hardware:
 def test_a_window_on_ampere_and_ada_is_walked_by_a_unit_for_each_head(on: str, engine: str) -> None:
     hw = machine(on, engine)
     assert attention_seconds(decode(4096.0), hw).value > 2 * attention_seconds(decode(None), hw).value
-    few, many = (attention_seconds(decode(4096.0, sequences=count), hw).value for count in (1.0, 2.0))
-    assert many == pytest.approx(few, rel=0.1), "units that have nothing to do take more heads"
+
+
+def test_units_that_have_nothing_to_do_take_more_heads() -> None:
+    few, many = (attention_seconds(decode(4096.0, sequences=count), machine("a100")).value for count in (1.0, 4.0))
+    assert many == pytest.approx(few)
 
 
 @pytest.mark.parametrize(("on", "engine"), [("h100", "vllm"), ("a100", "vllm@2024-12"), ("a100", "sglang")])
