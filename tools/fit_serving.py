@@ -85,6 +85,7 @@ WHOLE_BATCHES = ("llm-inference-bench",)
 """Whole batches of one prompt's length, on NVIDIA's chips."""
 PYTHON = "2025-02-20"
 """The last day of vLLM's first engine, whose scheduler, inputs and sampler are Python between two steps."""
+STEP_BESIDE = "host time of a step that asynchronous scheduling does not hide"
 STEP_OF_V0 = "host time of a step of the first engine"
 SEQUENCE_OF_V0 = "host time of a step of the first engine for each of its sequences"
 PAGE_OF_V0 = "host time of a step of the first engine for each page of its sequences' caches"
@@ -124,6 +125,7 @@ PLAN: Mapping[str, Mapping[str, Parameter]] = {
     "vllm": {
         "request_host": Parameter(1e-2, 1.0, "ttft_s", IDLE, REQUEST, None, dense_alone=False, users=(1, 8)),
         "token_host": Parameter(2e-6, 0.5, "ttft_s", IDLE, READING, None, dense_alone=False, users=(1, 8)),
+        "step_host": Parameter(2e-4, 1.0, "tpot_s", IDLE, STEP_BESIDE, users=(1, 8)),
         f"{PYTHON}.step_host": Parameter(2e-3, 0.5, "tokens_per_s", WHOLE_BATCHES, STEP_OF_V0, PYTHON),
         f"{PYTHON}.sequence_host": Parameter(5e-5, 0.5, "tokens_per_s", WHOLE_BATCHES, SEQUENCE_OF_V0, PYTHON),
         f"{PYTHON}.page_host": Parameter(3e-7, 0.5, "tokens_per_s", WHOLE_BATCHES, PAGE_OF_V0, PYTHON),

@@ -14,6 +14,7 @@ import importlib.util
 import os
 import re
 import shlex
+import statistics
 import subprocess
 import sys
 from concurrent.futures import Future, ProcessPoolExecutor
@@ -221,6 +222,36 @@ def serving() -> str:
     return "\n".join(lines) + f"\n\nSkipped: {said}.\n"
 
 
+FEW = 10
+"""Groups of fewer rows have no figure."""
+FAR = 0.15
+"""Medians beyond this stand out."""
+
+
+def serving_groups() -> str:
+    """Median errors of serving estimates by engine and accelerator, and how many rows there are."""
+    found: dict[tuple[str, str], dict[str, list[float]]] = {}
+    for row in JUDGED["inference"].result()["rows"]:
+        group = found.setdefault((row["engine"], row["accelerator"]), {})
+        group.setdefault(row["metric"], []).append(abs(row["expected"] / row["measured"] - 1))
+    lines = ["| engine | accelerator | tokens/s | prompts | TTFT | TPOT |", "|---|---|---:|---:|---:|---:|"]
+    far = all_of = 0
+    for (engine, accelerator), group in sorted(found.items()):
+        medians = {metric: statistics.median(errors) for metric, errors in group.items() if len(errors) >= FEW}
+        if not medians:
+            continue
+        cells = [_of_rows(medians[metric], len(group[metric])) if metric in medians else "" for metric in SERVED]
+        far, all_of = far + sum(got > FAR for got in medians.values()), all_of + len(medians)
+        lines.append(f"| {engine} | {accelerator} | {' | '.join(cells)} |")
+    return "\n".join(lines) + f"\n\n{far} of {all_of} groups are more than {FAR:.0%} off; rows without an estimate aside.\n"
+
+
+def _of_rows(median: float, rows: int) -> str:
+    """A median error and of how many rows, in bold where it is far off."""
+    mark = "**" if median > FAR else ""
+    return f"{mark}{median:.1%}{mark} of {rows}"
+
+
 def _short(reason: str) -> str:
     """A reason for which rows are skipped, without its numbers."""
     return re.sub(r"tp = \d+ does not divide the \d+ attention heads", "whose tp does not divide the heads", reason)
@@ -241,8 +272,8 @@ def every_kernel() -> str:
 
 
 TABLES = {
-    "kernels": kernels, "runs": runs, "summary": summary, "serving": serving, "kernel_summary": kernel_summary,
-    "every_kernel": every_kernel,
+    "kernels": kernels, "runs": runs, "summary": summary, "serving": serving, "serving_groups": serving_groups,
+    "kernel_summary": kernel_summary, "every_kernel": every_kernel,
 }  # fmt: skip
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias, cast, get_args
 from gpuplan.accuracy.clients import client_of, spread_of
 from gpuplan.accuracy.compare import Metric, Point
 from gpuplan.accuracy.disaggregated import disaggregated_ask
-from gpuplan.accuracy.model import card_of
+from gpuplan.accuracy.model import card_of, known_as
 from gpuplan.accuracy.pages import as_its_page_says
 from gpuplan.accuracy.recipes import settings_of, with_its_size
 from gpuplan.accuracy.rows import Row, Skip
@@ -47,7 +47,7 @@ ENGINES = {"tensorrt": "tensorrt-llm", "huggingface": "torch-eager"}
 """First words of engine names that are not the name of a profile."""
 CLOSED = ("fixed-batch", "single-stream")
 """Ways of measuring in which the batch is what was set; under load it is what the engine makes of the demand."""
-SERVED_WITH = ("cached_share", "max_sequences", "max_batched_tokens", "recv_interval")
+SERVED_WITH = ("cached_share", "max_sequences", "max_batched_tokens", "recv_interval", "graphs")
 """What a row may say of its server and of the prompts that it had seen before, as the options of `gpuplan serve`."""
 SAME = 0.02
 """Rates this close are of the same time."""
@@ -101,7 +101,7 @@ def serving_ask(
     said |= {**load, **{name: value for name, value in settings_of(row).items() if said.get(name) is None}}
     said |= {name: run[name] for name in SERVED_WITH if run.get(name) is not None and said.get(name) is None}
     return ServeAsk(
-        model=keep(card), on=f"{chips}x{_accelerator(row)}", engine=engine, batch=batch, tp=tp,
+        model=known_as(card, row, find, keep), on=f"{chips}x{_accelerator(row)}", engine=engine, batch=batch, tp=tp,
         pp=pp or _stages(row, chips, engine, knows), dp=dp if dp > 1 else None, ep=run["ep"] if (run.get("ep") or 1) > 1 else None,
         as_engine=True, **said,
     )  # fmt: skip

@@ -55,6 +55,19 @@ def card_of(row: Row, find: Callable[[str], ModelCard]) -> ModelCard:
     return made
 
 
+def known_as(card: ModelCard, row: Row, find: Callable[[str], ModelCard], keep: Callable[[ModelCard], str]) -> str:
+    """The name by which a question finds the card of a row: that of a checkpoint whose card is not the model's own, or its id."""
+    for name in (row.model.get("id"), row.model.get("name")):
+        said = "-".join(str(name).split())
+        if "/" in said:
+            try:
+                if find(said) is card and find(card.id) is not card:
+                    return said
+            except GpuplanError:
+                continue
+    return keep(card)
+
+
 def _off(card: ModelCard, size: float) -> float:
     """How far a card is from a stated size, which may leave the embedding out."""
     whole = _billions(card)

@@ -33,7 +33,7 @@ KEYS: Mapping[str, Callable[[Row], str]] = {
     "model": lambda row: str(row.model.get("id") or row.model.get("name")),
     "precision": lambda row: str(row.run.get("precision") or row.run.get("weights") or "not said"),
 }
-"""What rows can be grouped by."""
+"""What rows can be grouped by, alone or several together."""
 MEASURES: Mapping[Metric, tuple[str, ...]] = {
     "throughput": (
         "tokens_per_s_per_accelerator", "tokens_per_s_total", "step_time_s", "samples_per_s", "samples_per_s_total",
@@ -50,6 +50,21 @@ MEASURES: Mapping[Metric, tuple[str, ...]] = {
 """What rows call the figures of each metric."""
 
 
+def keys_of(by: str) -> tuple[str, ...]:
+    """The keys that a text names, such as `engine,accelerator`.
+
+    >>> keys_of("engine, accelerator")
+    ('engine', 'accelerator')
+    """
+    return tuple(one.strip() for one in by.split(","))
+
+
+def grouped_by(by: str) -> Callable[[Row], str]:
+    """What the group of a row is called: its value of each key, one after the other."""
+    keys = [KEYS[name] for name in keys_of(by)]
+    return lambda row: ", ".join(key(row) for key in keys)
+
+
 def report(judgement: Judgement, by: str = "source") -> dict[str, Any]:
     """The report as plain data: `metrics` over all rows, `groups` with the same for each group, `skipped`, `stood_in`, `rows`.
 
@@ -62,7 +77,7 @@ def report(judgement: Judgement, by: str = "source") -> dict[str, Any]:
 
 def told(judged: Judged, by: str) -> dict[str, Any]:
     """The report of rows that were asked in one way."""
-    key = KEYS[by]
+    key = grouped_by(by)
     names = dict.fromkeys(key(row) for row in _rows(judged))
     groups = [{"key": name, **metrics(_of(judged, lambda row, name=name: key(row) == name))} for name in names]  # type: ignore[misc]
     return {

@@ -47,7 +47,7 @@ NUMBERS = {
 """What must be a number where a row has it."""
 SHARES = ("mfu", "hfu", "cached_share")
 WHOLE = ("count", "per_node", "tp", "pp", "dp", "cp", "ep", "vpp", "seq_len", "lora_rank", "documents")
-SWITCHES = ("compile", "sequence_parallel", "fp8_attention")
+SWITCHES = ("compile", "sequence_parallel", "fp8_attention", "graphs")
 """What of a run must be true or false where a row says it."""
 NETWORKS = ("inter_node",)
 """What of a row's machine nobody types who takes the accelerators as they come, unless the page prints it."""

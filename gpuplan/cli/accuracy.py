@@ -23,7 +23,10 @@ def accuracy(
         Option("--runs", metavar="PATH", help="A file or folder of measured runs, instead of the published ones; repeatable"),
     ] = None,
     task: Annotated[str | None, Option("--task", metavar="TASK", help="Only training, inference, startup or diffusion")] = None,
-    by: Annotated[str, Option("--by", metavar="KEY", help="Group by source, engine, accelerator, model or precision")] = "source",
+    by: Annotated[
+        str,
+        Option("--by", metavar="KEY", help="Group by source, engine, accelerator, model, precision, or several: engine,model"),
+    ] = "source",
     worst: Annotated[str, Option("--worst", metavar="N", help="How many of the worst rows are listed")] = "5",
     budget: Annotated[
         str | None, Option("--budget", metavar="FILE", help="Exit with 4 where a group is worse than this file allows")

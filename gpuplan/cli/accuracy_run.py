@@ -25,13 +25,14 @@ def run_accuracy(given: Mapping[str, Any]) -> int:
         UsageError: a wrong option, no such file, or a file that holds no runs.
     """
     from gpuplan.accuracy.judge import judge
-    from gpuplan.accuracy.report import KEYS, report
+    from gpuplan.accuracy.report import KEYS, keys_of, report
 
     problems = []
     by, task = given["by"], given["task"]
-    if by not in KEYS:
-        hint = did_you_mean(by, KEYS) or f"use {', '.join(KEYS)}"
-        problems.append(Problem("usage.word", f"--by {by}: rows cannot be grouped by that", hint))
+    for key in keys_of(by):
+        if key not in KEYS:
+            hint = did_you_mean(key, KEYS) or f"use {', '.join(KEYS)}, or several of them such as engine,accelerator"
+            problems.append(Problem("usage.word", f"--by {by}: rows cannot be grouped by `{key}`", hint))
     if task not in (None, "training", "inference", "startup", "diffusion"):
         problems.append(Problem("usage.word", f"--task {task}: no such task", "use training, inference, startup or diffusion"))
     if given["json"] and given["md"]:

@@ -111,13 +111,14 @@ def issue_wait(
 ) -> Term:  # fmt: skip
     """What the accelerator, `busy` for so long, waits for the host to issue a pass of `rows`, which `reads` prompts or does not.
 
-    Engines replay decode steps from graphs. Passes with prompts are of any length, and where no graph holds them the host issues
-    them kernel by kernel: of latent attention there are many small ones. `at` is what the wait is called. Behind pipeline stages
-    a host may do what is to do for the sequences that are `answered` before it issues the next pass.
+    Engines replay decode steps from graphs, unless they are told not to. Passes with prompts are of any length, and where no graph
+    holds them the host issues them kernel by kernel: of latent attention there are many small ones. `at` is what the wait is
+    called. Behind pipeline stages a host may do what is to do for the sequences that are `answered` before it issues the next pass.
     """
     profile, habit = model.profile, model.subject.habit
     each = habit(model.hosted_as, profile.layer_host_of.get(model.plan.weights, profile.layer_host))
-    if reads and (prompts := _prompt_host(model)) is not None:
+    issued_alone = reads or model.plan.settings.graphs is False
+    if issued_alone and (prompts := prompt_host(model)) is not None:
         each = _long_alone(model, name, rows, each, habit(*prompts))
     layers, stages, own = total(f"{name}.layers", issued(name, work)), profile.stage_host, on_processors(model)
     if own is not None:
@@ -176,7 +177,7 @@ def _long_alone(model: ServingModel, name: str, rows: Term, replayed: Term, issu
     return seconds_up_to.term(f"{name}.layer_host", value=rows, most=most, within=replayed, beyond=issued)
 
 
-def _prompt_host(model: ServingModel) -> tuple[str, SecondsField] | None:
+def prompt_host(model: ServingModel) -> tuple[str, SecondsField] | None:
     """The habit of what the host takes to issue a layer for prompts, and its name; None: what it takes for any pass."""
     profile = model.profile
     own = {"latent_prompt_host": latent(model), "linear_prompt_host": _linear(model), "prompt_host": True}

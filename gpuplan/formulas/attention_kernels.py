@@ -29,6 +29,13 @@ FLASH2 = Source(
     checked="2026-11-20",
 )
 
+FLASH2_SPLITS = Source(
+    "docs",
+    "FlashAttention 2: csrc/flash_attn/flash_api.cpp, mha_varlen_fwd",
+    url="https://github.com/Dao-AILab/flash-attention/blob/v2.7.4/csrc/flash_attn/flash_api.cpp",
+    section="keys are split only where the heads of a group are swapped with the queries, which windows exclude",
+    checked="2026-11-24",
+)
 MXU = Source(
     "docs",
     "How to Scale Your Model: How to Think About TPUs",
@@ -393,6 +400,33 @@ def vector_flop_per_s(*, units: Count, clock: Hertz, values: Count) -> FlopPerS:
     4000000000000.0
     """
     return 2.0 * units * clock * values
+
+
+@formula(FLASH2_SPLITS)
+def undivided_seconds(
+    *, keys: Count, sequences: Count, heads: Count, k_dim: Count, v_dim: Count, rows: Count, flop_per_s: FlopPerS,
+    efficiency: Ratio, short_depth: Count, units: Count,
+) -> Seconds:  # fmt: skip
+    """Time of decode attention that does not divide a sequence's keys: one compute unit walks along all keys of one head.
+
+    Its tile has `rows` queries, of which one is there. As many heads of sequences as there are `units` run at once.
+
+    >>> round(undivided_seconds(
+    ...     keys=4000.0, sequences=1.0, heads=8.0, k_dim=256.0, v_dim=256.0, rows=64.0, flop_per_s=312e12, efficiency=0.6,
+    ...     short_depth=0.0, units=100.0,
+    ... ) * 1e6, 1)
+    140.0
+    """
+    return (
+        2.0
+        * keys
+        * rows
+        * (k_dim + v_dim)
+        * (1.0 + short_depth / k_dim)
+        * units
+        / (flop_per_s * efficiency)
+        * ceil_div(sequences * heads, units)
+    )
 
 
 @formula(DEFINITION)

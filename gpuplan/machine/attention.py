@@ -7,6 +7,7 @@ from typing import Any, TypeAlias
 
 from gpuplan.formulas import attention_kernels, kernels
 from gpuplan.machine.hardware import Hardware
+from gpuplan.machine.undivided_windows import at_least_undivided
 from gpuplan.machine.vector_attention import RATE, on_fitting_units
 from gpuplan.num import all_true, any_true
 from gpuplan.record import Record
@@ -37,13 +38,14 @@ def attention_seconds(item: Attention, hw: Hardware, *, replayed: bool = False) 
         if item.v_shared and f"attention.latent.{stored}.start" in hw.parameters:
             return _decode_seconds(item, hw, f"attention.latent.{stored}", replayed=replayed)
         prefix = f"attention.decode.{stored}"
-        return on_fitting_units(
+        divided = on_fitting_units(
             item, hw,
             lambda item: _by_shape(
                 item, hw, "decode", stored, lambda item, prefix: _decode_seconds(item, hw, prefix, replayed=replayed)
             ),
             lambda item: _decode_seconds(item, hw, prefix, replayed=replayed, vector=hw.parameter(RATE)),
         )  # fmt: skip
+        return at_least_undivided(item, hw, divided)
 
     def many_queries(item: Attention) -> Term:
         stored = f"{item.dtype}_on_fp8" if all_true(item.kv_element_bytes.value < 2.0) else item.dtype

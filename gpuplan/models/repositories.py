@@ -92,7 +92,8 @@ def card_by_name(repository: str, why: str, extra_dirs: Sequence[Path] = ()) -> 
             card = _of_names(inner.id, extra_dirs) if inner.stored is None and _is_plain(inner, extra_dirs) else None
         if card is None or rule.mixture not in (None, _is_mixture(card.architecture)):
             continue
-        return _stored(card, rule, next((int(bits) for bits in found.groups()[1:] if bits), None), f"{why}: ", title)
+        bits = next((int(one) for one in found.groups()[1:] if one), None)
+        return _stored(card, rule, bits, f"{why}: ", title, own=_of_its_maker(owner, card))
     plain = _tuned(owner, name, why, extra_dirs) or _named(repository, why, extra_dirs)
     if plain is None or of_another_size(repository, plain.id):
         return None
@@ -109,7 +110,7 @@ def _told_by_rule(repository: str, why: str, extra_dirs: Sequence[Path]) -> Mode
     if not any(pattern.match(name) for pattern, _, _ in rules()):
         return None
     found = card_by_name(repository, why, extra_dirs)
-    return None if found is None or _QUANTISED.search(name) and found.weights is None else found
+    return None if found is None or (_QUANTISED.search(name) and found.weights is None) else found
 
 
 def _is_plain(card: ModelCard, extra_dirs: Sequence[Path]) -> bool:
@@ -179,12 +180,19 @@ def like_card(like: Like, why: str, extra_dirs: Sequence[Path] = ()) -> ModelCar
     )
 
 
-def _stored(card: ModelCard, rule: Rule, bits: int | None, why: str, title: str) -> ModelCard:
+def _of_its_maker(owner: str, card: ModelCard) -> bool:
+    """Whether a repository is the model's maker's, or does not say whose it is: others quantise by rules of their own."""
+    makers = {alias.partition("/")[0].lower() for alias in card.aliases if "/" in alias}
+    return not owner or owner.lower() in makers
+
+
+def _stored(card: ModelCard, rule: Rule, bits: int | None, why: str, title: str, *, own: bool) -> ModelCard:
+    """The card in the type that a rule tells; `own`: as the model's maker stores it, where that is known."""
     weights = rule.weights
     if weights is not None:
         short = "fp8" if weights.bits == 8 and weights.number == "float" else weights.method
-        own = card.quantised.get(short)
-        weights = own or weights.replaced(bits=bits or weights.bits, source=title)
+        published = card.quantised.get(short) if own else None
+        weights = published or weights.replaced(bits=bits or weights.bits, source=title)
     said = f"{why}taken for {card.id} in {'16 bits' if weights is None else _said(weights)}, by its name"
     return card.replaced(weights=weights, stored=None, quantised={}, engine=rule.engine or card.engine, notes=(*card.notes, said))
 

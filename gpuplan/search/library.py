@@ -18,7 +18,8 @@ from gpuplan.machine.experts_like import with_experts_like
 from gpuplan.machine.half_sums import with_half_sums
 from gpuplan.machine.hardware import Hardware
 from gpuplan.machine.overlay import withheld
-from gpuplan.machine.undivided import with_undivided_contexts
+from gpuplan.machine.undivided_contexts import with_undivided_contexts
+from gpuplan.machine.undivided_windows import with_undivided_windows
 from gpuplan.machine.vector_attention import with_vector_decode
 from gpuplan.machine.warp_experts import with_warp_experts
 from gpuplan.models.card import ModelCard
@@ -223,9 +224,10 @@ class Library:
         `memory` is the user's capacity in bytes: engines take other limits where there is less of it.
         """
         kernels = engine.attention_like or engine.id
-        vector, warps = (None, None) if engine.serving is None else (engine.serving.vector_decode, engine.serving.warp_experts)
-        undivided = None if engine.serving is None else engine.serving.undivided_decode
-        own = f"{undivided} {engine.experts_like} {engine.fused_quantisation} {engine.eight_bit_inputs} {engine.half_sums}"
+        serving = engine.serving
+        vector, warps = (None, None) if serving is None else (serving.vector_decode, serving.warp_experts)
+        contexts, windows = (None, None) if serving is None else (serving.undivided_contexts, serving.undivided_windows)
+        own = f"{contexts} {windows} {engine.experts_like} {engine.fused_quantisation} {engine.eight_bit_inputs} {engine.half_sums}"
         key = on, f"{engine.id} {kernels} {engine.kernels} {vector} {warps} {own}", memory
         if key not in self._machines and memory is not None:
             hw = self.machine(on, engine)
@@ -244,9 +246,12 @@ class Library:
                 made = with_experts_like(made, dict[str, str](engine.experts_like[target.accelerator.family].items()))
             if vector is not None:
                 made = with_vector_decode(made, target.accelerator, vector, engine.term("engine.vector_decode", vector.values))
-            if undivided is not None:
-                clocks = engine.term("engine.undivided_decode", undivided.clocks)
+            if contexts is not None:
+                clocks = engine.term("engine.undivided_contexts", contexts.clocks)
                 made = with_undivided_contexts(made, target.accelerator, clocks)
+            if windows is not None:
+                rows = engine.term("engine.undivided_windows", windows.rows)
+                made = with_undivided_windows(made, target.accelerator, windows, rows)
             if warps is not None:
                 made = with_warp_experts(made, warps, engine.term("engine.warp_experts", warps.share))
             self._machines[key] = with_half_sums(made, target.accelerator) if engine.half_sums else made
@@ -359,14 +364,15 @@ class Library:
             instead = (*instead, Note("engine.release", taken_as)) if taken_as else instead
         if (before := profile.before(month)) is not None:
             profile, _ = self.engine(before)
-        profile = profile.dated(month)
+        then = profile.dated(month, getattr(ask, "kv_cache", None), target.accelerator.family)
+        fell_back, profile = month is not None and then != profile.dated(month), then
         refuse_elsewhere(profile, target.accelerator)
         if getattr(ask, "attention", None) == "flash2":
             profile = profile.replaced(attention_like=FLASH2)
         blurred = ask.engine is None and usual.blurred is not None
         if ask.engine is None and usual.blurred is not None:
             profile = usual.blurred(profile)
-        profile = self._engines.setdefault((profile.id, month, f"{profile.attention_like} {blurred}"), profile)
+        profile = self._engines.setdefault((profile.id, month, f"{profile.attention_like} {blurred} {fell_back}"), profile)
         pinned = checked(ask.pins).get("hw.memory_capacity")
         said_notes = target.notes
         if ask.memory is not None:

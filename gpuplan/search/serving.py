@@ -13,6 +13,7 @@ from gpuplan.estimate.result import Choice, Estimate
 from gpuplan.estimate.serving import ServingModel
 from gpuplan.estimate.serving_figures import ServingFigures, memory_figures
 from gpuplan.estimate.serving_memory import ServingMemory
+from gpuplan.estimate.step_parts import prompt_host
 from gpuplan.estimate.subject import Subject
 from gpuplan.estimate.token_prices import token_figures
 from gpuplan.formulas.cost import usd_per_s_of_all
@@ -383,11 +384,12 @@ def _answered(
         notes.append(Note("serve.queues", text, "the figures are those of the sequences that run"))
     notes += _states(made.memory)
     if task == "serve":
-        dtype = ServingModel.of(found.subject, plan).types().matmul
+        model = ServingModel.of(found.subject, plan)
+        dtype = model.types().matmul
         if dtype in found.subject.hw.dtype_notes:
             notes.append(found.subject.hw.dtype_notes[dtype])
         waits = "ttft_s" if found.card.architecture.generates else "latency_s"
-        if plan.settings.graphs is False:
+        if plan.settings.graphs is False and prompt_host(model) is None:
             text = "without graphs the host launches kernel by kernel: what accelerators wait for it is not counted yet"
             notes.append(Note("serve.eager", text, "short decode steps may take longer"))
         if plan.load is None:

@@ -26,7 +26,8 @@ from gpuplan.specs.engine_schedule import (
     Schedule,
     StageHost,
     Steps,
-    UndividedDecode,
+    UndividedContexts,
+    UndividedWindows,
     VectorDecode,
     WarpExperts,
 )
@@ -213,8 +214,10 @@ class ServingProfile(Schema):
     """That kernel also runs over all hosts that the switches of the innermost links join at the same rate."""
     vector_decode: VectorDecode | None = None
     """Decode attention without matrix units; None: it has kernels with them for every shape."""
-    undivided_decode: UndividedDecode | None = None
+    undivided_contexts: UndividedContexts | None = None
     """Decode attention that does not divide a context; None: kernels are those that were measured."""
+    undivided_windows: UndividedWindows | None = None
+    """Decode attention within a window that does not divide keys; None: all is divided over the chip."""
     prints: tuple[str, ...] = ()
     """The lines in which it tells of its memory at its start; `{kv_cache_tokens}` and the like stand for figures."""
     rollout: RolloutLoop | None = None
@@ -304,15 +307,18 @@ class Engine(SpecFile):
 
     def before(self, month: str | None) -> str | None:
         """The profile that describes the engine of a month (`YYYY-MM`) in place of this one; None: this one does."""
-        then = () if month is None else (era for era in self.eras if month[: len(era.name)] <= era.name)
+        then = () if month is None else (era for era in self.eras if era.holds(month))
         return next((era.profile for era in then if era.profile is not None), None)
 
-    def dated(self, month: str | None) -> Engine:
-        """The engine as it was in a month (`YYYY-MM`); None: as it is today, while memory may be that of any month."""
+    def dated(self, month: str | None, kv_cache: str | None = None, family: str = "") -> Engine:
+        """The engine as it was in a month (`YYYY-MM`); None: as it is today, while memory may be that of any month.
+
+        `kv_cache` is the type of caches that is asked for by name, on accelerators of the `family`.
+        """
         if month is not None and self.serving is not None:
             serving, fused, kernels = self.serving, self.fused_quantisation, self.kernels
             for era in reversed(self.eras):
-                if month[: len(era.name)] <= era.name:
+                if era.holds(month, kv_cache, family):
                     serving = serving if era.serving is None else serving.in_era(era.serving)
                     fused = fused if era.fused_quantisation is None else era.fused_quantisation
                     kernels = f"{self.id}.{era.name}" if era.own_kernels else kernels
@@ -330,7 +336,7 @@ class Engine(SpecFile):
             return self.replaced(training=profile.replaced(**unsaid)) if unsaid else self
         given: dict[str, Any] = {}
         for era in reversed(self.eras):
-            if month[: len(era.name)] <= era.name:
+            if era.holds(month):
                 profile = profile.replaced(**era.changes(profile))
                 given["training"] = profile
                 given["defaults"] = era.defaults(given.get("defaults", self.defaults))

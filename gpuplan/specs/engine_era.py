@@ -12,7 +12,7 @@ from gpuplan.specs.base import Id, Section
 from gpuplan.specs.engine_defaults import Beside, Dispatching, ExpertWays, MicroBatch, Replayed, TrainingDefaults
 from gpuplan.specs.engine_memory import PaddedExperts, ProfilingEra, SmallDevice, WindowedKv
 from gpuplan.specs.engine_policies import Portion, StoredBytes
-from gpuplan.specs.engine_schedule import Schedule, StageHost, UndividedDecode, VectorDecode, WarpExperts
+from gpuplan.specs.engine_schedule import Schedule, StageHost, UndividedContexts, UndividedWindows, VectorDecode, WarpExperts
 from gpuplan.specs.measured_base import MatmulKind
 from gpuplan.specs.quantity import BytesField, CountField, FactorField, RatioField, SecondsField, ShareField, Sourced
 from gpuplan.specs.training_habits import Pace, Share
@@ -54,7 +54,8 @@ class ServingEra(Schema):
     schedule: Schedule | None = None
     padded_experts: PaddedExperts | None = None
     vector_decode: VectorDecode | None = None
-    undivided_decode: UndividedDecode | None = None
+    undivided_contexts: UndividedContexts | None = None
+    undivided_windows: UndividedWindows | None = None
     warp_experts: WarpExperts | None = None
     near_groups: RatioField | None = None
     tokens_told: Literal["of-pages", "of-concurrency"] | None = None
@@ -85,6 +86,21 @@ class ServingEra(Schema):
         return {name: value for name in own if (value := getattr(self, name)) is not None}
 
 
+class Fallback(Section):
+    """Until when an engine fell back to what it was in an era, for caches that its new kernels could not read."""
+
+    until: Annotated[str, Pattern(DAY)]
+    """The day of the last software that did."""
+    kv_cache: Annotated[tuple[str, ...], Limits(1)]
+    """The types of caches, asked for by name, that it did so for."""
+    not_on: tuple[str, ...] = ()
+    """Families of accelerators whose kernels read them."""
+
+    def holds(self, month: str, kv_cache: str | None, family: str) -> bool:
+        """Whether a question of that month, type of cache and family is answered so."""
+        return month <= self.until and kv_cache in self.kv_cache and family not in self.not_on
+
+
 class Era(Schema):
     """What an engine did otherwise in software of a month or before; a later era's values hold where this one says nothing."""
 
@@ -94,6 +110,8 @@ class Era(Schema):
     """What changed then."""
     source: Id
     """The source of the change."""
+    fallback: Fallback | None = None
+    """Who ran it as in this era in later software too; None: nobody."""
     profile: Id | None = None
     """The profile that describes the engine of that time, in place of this one."""
     pace: dict[str, Pace] | None = None
@@ -147,6 +165,10 @@ class Era(Schema):
     """Whether it served with other kernels: measured files hold those as `<engine>.<era>`, and else those of today."""
     serving: ServingEra | None = None
     """What it did otherwise in serving."""
+
+    def holds(self, month: str, kv_cache: str | None = None, family: str = "") -> bool:
+        """Whether software of a month, or of a day, was so for caches of that type on accelerators of that family."""
+        return month[: len(self.name)] <= self.name or (self.fallback is not None and self.fallback.holds(month, kv_cache, family))
 
     def defaults(self, today: TrainingDefaults | None) -> TrainingDefaults | None:
         """What was taken then where a user said nothing; `today` is what held after."""

@@ -63,6 +63,15 @@ class WarpExperts(Schema):
     """Families of such chips."""
 
 
+class UndividedWindows(Schema):
+    """Decode attention within a window that one compute unit does for a head: the keys of a sequence are not divided."""
+
+    rows: CountField
+    """Rows of queries of a tile, of which a step has one."""
+    on: tuple[str, ...] = ()
+    """Families of accelerators that run such a kernel."""
+
+
 class VectorDecode(Schema):
     """Decode attention on the vector units: every head of the queries reads the keys by itself."""
 
@@ -74,7 +83,7 @@ class VectorDecode(Schema):
     """How many heads share a key head where there is."""
 
 
-class UndividedDecode(Schema):
+class UndividedContexts(Schema):
     """Decode attention whose kernel does not divide a context: one compute unit reads all keys of a key head of a sequence."""
 
     clocks: CountField

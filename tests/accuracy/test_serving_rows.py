@@ -43,6 +43,15 @@ def test_weights_that_nobody_knows_are_no_others() -> None:
         asked(row(run={"weights": "int3-hqq"}))
 
 
+def test_a_checkpoint_of_others_is_asked_by_its_name_and_stands_for_no_other_row() -> None:
+    known = answers(Library.of(ServeAsk(model="", on="")))
+    name = "amd/Llama-3.1-70B-Instruct-FP8-KV"
+    theirs = serving_ask(row("vllm", "mi300x", name, run={"weights": "fp8"}), known.card, known.keep, known.engine)
+    plain = serving_ask(row("vllm", "mi300x", "llama-3.1-70b", run={"weights": "fp8"}), known.card, known.keep, known.engine)
+    assert (theirs.model, plain.model) == (name, "llama-3.1-70b")
+    assert known.card("llama-3.1-70b").weights is None
+
+
 @pytest.mark.parametrize(
     ("engine", "name"),
     [

@@ -45,6 +45,11 @@ def test_json_is_the_published_shape(call: Call, tmp_path: Path) -> None:
     assert 0 <= made["metrics"]["throughput"]["median_ape"] < 1
 
 
+def test_groups_may_be_of_several_keys(call: Call, tmp_path: Path) -> None:
+    said = call("accuracy", "--runs", str(written(tmp_path)), "--json", "--by", "model,accelerator")
+    assert [group["key"] for group in json.loads(said.out)["groups"]] == ["llama-3.1-8b, h100-sxm-80gb"]
+
+
 def test_markdown_and_plot(call: Call, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     file = tmp_path / "plot.png"
@@ -79,6 +84,7 @@ def test_a_budget_holds_the_number_of_missed_rows(call: Call, tmp_path: Path) ->
     ("words", "said"),
     [
         (("--by", "colour"), "--by colour"),
+        (("--by", "engine,colour"), "`colour`"),
         (("--task", "sleep"), "--task sleep"),
         (("--runs", "nowhere.yaml"), "nowhere.yaml"),
         (("--json", "--md"), "--json and --md"),

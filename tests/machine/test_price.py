@@ -164,6 +164,23 @@ def test_each_engine_has_its_own_all_reduce(engine: str, microseconds: float) ->
     assert collective_seconds(small, hw, custom_all_reduce=True).value == pytest.approx(1e-6 * microseconds, rel=0.15)
 
 
+@pytest.mark.parametrize(
+    ("on", "ranks", "size", "microseconds"),
+    [
+        # ROCm AITER pull request 801, `vllm cr`, and vLLM pull request 19744, baseline: fp16 on MI300X.
+        ("8xmi300x", 2.0, 2.0**14, 7.53), ("8xmi300x", 2.0, 2.0**20, 28.15), ("8xmi300x", 4.0, 2.0**15, 7.58),
+        ("8xmi300x", 4.0, 2.0**22, 63.86),
+        # vLLM pull request 39080, which no parameter was set by: bf16 on MI355X.
+        ("8xmi355x", 8.0, 48 * 2.0**10, 6.7), ("8xmi355x", 8.0, 768 * 2.0**10, 16.0),
+    ],
+)  # fmt: skip
+def test_sums_over_xgmi_take_a_kernel_of_their_own(on: str, ranks: float, size: float, microseconds: float) -> None:
+    hw = hardware_of(parse_target(on, CATALOG), catalog=CATALOG, engine="vllm")
+    item = collective("all_reduce", size, ranks)
+    assert collective_seconds(item, hw, custom_all_reduce=True).value == pytest.approx(1e-6 * microseconds, rel=0.3)
+    assert collective_seconds(item, hw).value > 1.2 * collective_seconds(item, hw, custom_all_reduce=True).value
+
+
 def test_a_call_by_itself_waits_for_the_host_and_copies() -> None:
     # aiconfigurator-core 0.12.0, h100_sxm/comm, vLLM 0.24.0 without a graph over two ranks: 20.6 us for 16 KiB, 3.96 ms for 1 GiB,
     # where NCCL takes 3.22 ms.

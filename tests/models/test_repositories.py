@@ -16,6 +16,8 @@ CASES = {
     "TheBloke/Mistral-7B-Instruct-v0.2-AWQ": ("mistral-7b-v0.2", "awq", 4),
     "hugging-quants/Meta-Llama-3.1-405B-Instruct-AWQ-INT4": ("llama-3.1-405b", "awq", 4),
     "meta-llama/Llama-3.1-405B-Instruct-FP8": ("llama-3.1-405b", "fbgemm_fp8", 8),
+    "amd/Llama-3.1-405B-Instruct-FP8-KV": ("llama-3.1-405b", "quark", 8),
+    "nvidia/Llama-3.1-405B-Instruct-FP8": ("llama-3.1-405b", "fp8", 8),
     "nvidia/DeepSeek-R1-FP4": ("deepseek-r1", "nvfp4", 4),
     "nvidia/Llama-3.1-405B-Instruct-FP4": ("llama-3.1-405b", "nvfp4", 4),
     "RedHatAI/Llama-3.3-70B-Instruct-quantized.w8a8": ("llama-3.3-70b", "compressed-tensors", 8),
@@ -50,6 +52,19 @@ def test_a_tuning_that_was_changed_is_the_model_in_sixteen_bits() -> None:
     assert card is not None
     assert card.id == "qwen2.5-32b"
     assert card.weights is None
+
+
+def test_others_quantise_by_their_own_rules() -> None:
+    """Meta leaves attention of its 405B in 16 bits; AMD, NVIDIA and LLM Compressor quantise all but the head."""
+    meta = card_by_name("meta-llama/Llama-3.1-405B-Instruct-FP8", "")
+    assert meta is not None
+    assert meta.weights is not None
+    assert "model.layers.*.self_attn" in meta.weights.excluded
+    for name in ("amd/Llama-3.1-405B-Instruct-FP8-KV", "nvidia/Llama-3.1-405B-Instruct-FP8", "RedHatAI/Llama-3.1-405B-FP8"):
+        card = card_by_name(name, "")
+        assert card is not None
+        assert card.weights is not None
+        assert card.weights.excluded == ("lm_head",)
 
 
 def test_mixtures_of_nvidia_keep_their_attention() -> None:

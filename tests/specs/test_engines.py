@@ -140,3 +140,13 @@ def test_how_an_engine_is_set_up_changes_parts_of_its_policies() -> None:
     eager = training("kempnerforge").run(compiled=False)
     assert (eager.tensor.inputs, eager.host.layer.value, eager.tensor.edges) == ("apart", 3e-4, "whole")
     assert training("torchtitan").run(compiled=True).loss.alive != training("torchtitan").loss.alive
+
+
+def test_what_an_engine_falls_back_to_is_what_it_was() -> None:
+    """vLLM 0.8 read caches in 8 bits, where they were asked for, with V0's loop, but for Hopper; 0.9 did not."""
+    vllm = engine("vllm")
+    plain = vllm.dated("2025-04-06")
+    assert vllm.dated("2025-04-06", "fp8", "cdna3").serving == vllm.dated("2025-02-20").serving
+    assert vllm.dated("2025-04-06", "fp8", "hopper") == plain
+    assert vllm.dated("2025-04-06", None, "cdna3") == plain
+    assert vllm.dated("2025-05-28", "fp8", "cdna3") == vllm.dated("2025-05-28")
