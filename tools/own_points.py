@@ -2,11 +2,11 @@
 
     python -m tools.own_points [RUNS] [--any-release] [--worst N]
 
-Whoever gives three runs of their own to `gpuplan calibrate import` has the rest of the same model, accelerator and engine estimated
-with what the three tell. This does so with published runs: of every group of at least six rows of one model, accelerator, engine and
-release (`--any-release`: of all releases together) those of the least, the middle and the greatest load are taken as somebody's own,
-`gpuplan.calibrate.serving_fit` is asked what they tell, and all others are compared before and after. Runs with prefill and decode on
-different accelerators have no import, and are left out. Needs numpy.
+Whoever gives three runs of their own to `gpuplan calibrate import` has the rest of the same model, accelerator and engine
+estimated with what the three tell. This does so with published runs: of every group of at least six rows of one model,
+accelerator, engine and release (`--any-release`: of all releases together) those of the least, the middle and the greatest load
+are taken as somebody's own, `gpuplan.calibrate.serving_fit` is asked what they tell, and all others are compared before and
+after. Runs with prefill and decode on different accelerators have no import, and are left out. Needs numpy.
 """
 
 from __future__ import annotations
@@ -19,40 +19,36 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from gpuplan.accuracy.compare import Metric
-from gpuplan.accuracy.inference import CLOSED, figures_of, serving_ask
+from gpuplan.accuracy.inference import CLOSED
 from gpuplan.accuracy.report import quantile
-from gpuplan.accuracy.rows import Row, Skip, packaged, read_rows
+from gpuplan.accuracy.rows import Row, packaged, read_rows
 from gpuplan.calibrate.serving_fit import FACTORS, Factor, RunPoint, fit_serving
-from gpuplan.cli.accuracy_run import answers
 from gpuplan.cli.calibrate_import_serving import PINS
-from gpuplan.errors import GpuplanError
-from gpuplan.plan.ask_serving import ServeAsk
-from gpuplan.search.library import Library
-from gpuplan.search.serving_many import priced_at_once
 from gpuplan.term import Term
 from tools.fit_serving import Graph
+from tools.priced_rows import Estimated, priced_rows
 
 LEAST = 6
 """Rows of a group, of which three are known."""
+WITHIN = 0.06
+"""The error that three runs of one's own are to bring."""
 SHOWN: tuple[Metric, ...] = ("tpot", "throughput", "ttft")
-BATCHED: Mapping[Metric, str] = {"throughput": "itl_s", "prefill": "batch_prefill_s"}
-"""What a rate over a batch is made of, where it is no figure itself."""
 
 
 class Figure(NamedTuple):
-    """A figure of a row: as a graph of the factors, its place in that, what was measured, and whether it is a rate made of a time."""
+    """A figure of a row as a graph of the factors."""
 
     graph: Graph
-    place: int | None
-    measured: float
-    over: float | None = None
-    """What is divided by the time that the graph gives."""
+    estimated: Estimated
+
+    @property
+    def measured(self) -> float:
+        """What was measured."""
+        return self.estimated.measured
 
     def at(self, factors: Mapping[Factor, float]) -> float:
         """The estimate with these factors."""
-        value: Any = self.graph.value({PINS[key]: one for key, one in factors.items()})
-        found = float(value[self.place]) if getattr(value, "ndim", 0) and self.place is not None else float(value)
-        return found if self.over is None else self.over / found
+        return self.estimated.of(self.graph.value({PINS[key]: one for key, one in factors.items()}))
 
 
 class Asked(NamedTuple):
@@ -82,44 +78,16 @@ class Found(NamedTuple):
 
 
 def asked_rows(rows: Iterable[Row]) -> Iterator[Asked]:
-    """Rows with their figures as graphs of the two factors, many priced at once."""
-    library = Library.of(ServeAsk(model="", on=""))
-    known = answers(library)
-    asks: dict[str, tuple[Row, ServeAsk]] = {}
-    for row in (one.as_typed() for one in rows if not one.flag and not one.fault):
-        try:
-            asks[row.id] = row, serving_ask(row, known.card, known.keep, known.engine)
-        except (Skip, GpuplanError, TypeError, ValueError, AttributeError):
-            continue
-    places = {
-        text: (group, place)
-        for group in priced_at_once((ask for _, ask in asks.values()), library)
-        for text, place in group.places.items()
-    }
+    """Rows with their figures as graphs of the two factors."""
     graphs: dict[int, Graph] = {}
-    for row, ask in asks.values():
-        found = places.get(repr(ask))
-        try:
-            made = known.serve(ask) if found is None else found[0].priced.at(found[1], {"prompt": "1", "batch": "1"})
-            told = list(figures_of(row, made))
-        except (Skip, GpuplanError):
-            continue
-        names = {id(term): key for key, term in made.figures.items()}
-        roots = made.figures if found is None else found[0].priced.made.figures
-        figures: dict[Metric, Figure] = {}
-        for metric, measured, term in told:
-            key = names.get(id(term)) or BATCHED[metric]
-            root = roots[key]
-            graph = graphs.setdefault(id(root), Graph(root, list(PINS.values())))
-            time: Any = 0.0 if id(term) in names else float(_value(term)) * float(_value(made.figures[key]))
-            figures[metric] = Figure(graph, None if found is None else found[1], measured, time or None)
-        usual = _usual(roots.values())
-        if figures and len(usual) == len(FACTORS):
-            yield Asked(row, figures, usual)
-
-
-def _value(term: Term) -> Any:
-    return term.value
+    for one in priced_rows(rows):
+        usual = _usual(one.roots.values())
+        if len(usual) == len(FACTORS):
+            figures = {
+                metric: Figure(graphs.setdefault(id(found.root), Graph(found.root, list(PINS.values()))), found)
+                for metric, found in one.figures.items()
+            }
+            yield Asked(one.row, figures, usual)
 
 
 def _usual(roots: Iterable[Term]) -> dict[Factor, tuple[float, float, float]]:
@@ -190,11 +158,12 @@ def told(found: Sequence[Found]) -> str:
     before, after = (sorted(one for group in found for one in getattr(group, key)) for key in ("before", "after"))
     middle = [(statistics.median(one.before), statistics.median(one.after)) for one in found]
     first, then = (statistics.median(one[at] for one in middle) for at in (0, 1))
+    held = [sum(one[at] <= WITHIN for one in middle) for at in (0, 1)]
     return (
-        f"{len(found):3d} groups {len(before):5d} rows  median {quantile(before, 0.5):6.1%} -> {quantile(after, 0.5):5.1%}  mean "
-        f"{statistics.fmean(before):6.1%} -> {statistics.fmean(after):5.1%}  p90 {quantile(before, 0.9):6.1%} -> {quantile(after, 0.9):6.1%}"
-        f"  median group {first:5.1%} -> {then:5.1%}, within 6 %: {sum(a <= 0.06 for a, _ in middle)} -> "
-        f"{sum(b <= 0.06 for _, b in middle)}"
+        f"{len(found):3d} groups {len(before):5d} rows  median {quantile(before, 0.5):6.1%} -> {quantile(after, 0.5):5.1%}"
+        f"  mean {statistics.fmean(before):6.1%} -> {statistics.fmean(after):5.1%}"
+        f"  p90 {quantile(before, 0.9):6.1%} -> {quantile(after, 0.9):6.1%}"
+        f"  median group {first:5.1%} -> {then:5.1%}, within {WITHIN:.0%}: {held[0]} -> {held[1]}"
     )
 
 
@@ -214,7 +183,9 @@ def main() -> None:
         for engine in sorted({one.group[2].split()[0] for one in some}):
             print(f"{metric:10s} {engine:14s} {told([one for one in some if one.group[2].split()[0] == engine])}")
         for one in sorted(some, key=lambda one: -statistics.median(one.after))[: args.worst]:
-            print(f"    {statistics.median(one.before):6.1%} -> {statistics.median(one.after):6.1%} {len(one.after):3d} {' '.join(one.group)}")
+            print(
+                f"    {statistics.median(one.before):6.1%} -> {statistics.median(one.after):6.1%} {len(one.after):3d} {' '.join(one.group)}"
+            )
 
 
 if __name__ == "__main__":
