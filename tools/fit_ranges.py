@@ -4,10 +4,11 @@
 
 The range of a figure is made of all doubts: what kernels were measured to scatter, host times, defaults, and two factors of the
 engine, of prompts and of decode steps, for all that is not told apart. Those two are fitted, four numbers an engine: of all
-pairs of ends the pair that makes ranges least wide while they hold `SHARE` of the rows of each figure. Where no pair does that
-in ranges of a width that helps anybody (`Kind.widest`), the one that holds most within it is taken. Two of three groups of model
-and accelerator are fitted to, and of those held back the same is printed. Doubts are taken as independent, as `gpuplan.ranges`
-adds them; a factor that ranges twice as far moves a figure by twice the logarithm.
+pairs of ends the pair that makes ranges least wide while they hold `SHARE` of the rows of each figure, of those that a fit of
+parameters saw and, apart from them, of those that none did. Where no pair does that in ranges of a width that helps anybody
+(`Kind.widest`), the one that holds most within it is taken. Engines of less than `LEAST` rows share one pair. `left out` is what
+ranges hold of each source that is fitted without it. Doubts are taken as independent, as `gpuplan.ranges` adds them; a factor
+that ranges twice as far moves a figure by twice the logarithm.
 
 `--write` puts the ends into the files of the engines, `--check` fails where they are others. Needs numpy.
 """
@@ -25,6 +26,7 @@ import numpy as np
 
 from gpuplan.accuracy.compare import Metric
 from gpuplan.accuracy.rows import Row, packaged, read_rows
+from gpuplan.files.read import text_of
 from gpuplan.files.write import write
 from gpuplan.ranges import swings
 from gpuplan.specs.catalog import Catalog, shipped_folder
@@ -33,13 +35,17 @@ from tools.priced_rows import priced_rows
 
 SHARE = 0.9
 """The share of rows that a range is to hold."""
-LEAST = 20
-"""Points of an engine, and of a figure of it, to which a range is fitted, or which it has to hold."""
+LEAST = 100
+"""Figures of an engine to which a range of its own is fitted."""
+PART = 20
+"""Rows of one figure, seen or not, of which the range has to hold its share."""
+SHARED = "engines of few rows"
 NARROW = 0.04
 """No factor ranges less: runs of one day on one machine differ by as much."""
 MOST = 3.0
 """And none more than as many times as far, by its logarithm, as a factor of `UNIT`."""
 UNIT = 1.25
+STEPS = 40
 CLOSE = 0.03
 """How near an end in a file must be to what the fit gives."""
 
@@ -61,11 +67,12 @@ class Points(NamedTuple):
     """Figures of runs, an array each: how far they were measured from the estimate as a time, and how far doubts move that.
 
     All are logarithms. `others` holds what all doubts but the factor add up to below and above, `own` what a factor of e does, as
-    far as the estimate is in proportion to it; `seen` tells rows that are fitted to.
+    far as the estimate is in proportion to it; `seen` tells rows that fits of parameters may have seen.
     """
 
     metric: Any
     seen: Any
+    source: Any
     off: Any
     others: Any
     own: Any
@@ -119,11 +126,11 @@ def points_of(rows: Iterable[Row], wanted: Sequence[str] = ()) -> dict[tuple[str
                 others = np.sqrt((below[~own] ** 2).sum()), np.sqrt((above[~own] ** 2).sum())
                 reach = _reach(one.roots.values(), f"engine.{kind.key}")
                 slope = (below[own].sum() / reach.low, above[own].sum() / reach.high) if own.any() and reach else (0.0, 0.0)
-                found[one.engine, kind.key].append((metric, one.row.fitted, off, others, slope))
+                found[one.engine, kind.key].append((metric, one.row.fitted, one.row.set, off, others, slope))
     return {
         key: Points(
-            np.array([one[0] for one in some]), np.array([one[1] for one in some]), np.array([one[2] for one in some], float),
-            np.array([one[3] for one in some], float), np.array([one[4] for one in some], float),
+            *(np.array([one[at] for one in some]) for at in range(3)),
+            *(np.array([one[at] for one in some], float) for at in range(3, 6)),
         )
         for key, some in found.items()
     }  # fmt: skip
@@ -151,34 +158,63 @@ def _reach(roots: Iterable[Any], name: str) -> Range | None:
     return None
 
 
-def fit(points: Points, kind: Kind) -> Range:
-    """The range of a factor that makes ranges least wide while they hold their share; where none does, that holds most."""
-    seen = points.of(points.seen) if points.seen.sum() >= LEAST else points
-    steps = np.linspace(NARROW, MOST * np.log(UNIT), 40)
-    parts = [seen.of(seen.metric == metric) for metric in kind.metrics]
-    parts = [one for one in parts if len(one.off) >= LEAST] or [seen]
-    best: tuple[tuple[float, float], Range] | None = None
-    for low in steps:
-        for high in steps:
-            share = min(float(one.held(low, high).mean()) for one in parts)
-            wide = max(float(np.median(one.wide(low, high))) for one in parts)
-            if wide > np.log(kind.widest):
-                continue
-            mean = float(np.mean([one.wide(low, high).mean() for one in parts]))
-            rank = (-min(share, SHARE), mean)
-            if best is None or rank < best[0]:
-                best = rank, Range(float(low), float(high))
-    return best[1] if best is not None else Range(NARROW, NARROW)
+class Tried(NamedTuple):
+    """What ranges hold, row by row, and how wide they are, for every pair of ends that is tried."""
+
+    pairs: list[Range]
+    held: Any
+    wide: Any
+
+    @classmethod
+    def of(cls, points: Points) -> Tried:
+        """Every pair, on some points."""
+        steps = np.linspace(NARROW, MOST * np.log(UNIT), STEPS)
+        pairs = [Range(float(low), float(high)) for low in steps for high in steps]
+        return cls(pairs, np.array([points.held(*one) for one in pairs]), np.array([points.wide(*one) for one in pairs]))
+
+
+def fit(points: Points, kind: Kind, tried: Tried | None = None, without: str | None = None) -> Range:
+    """The range of a factor that makes ranges least wide while they hold their share; where none does, that holds most.
+
+    Of all sources, or `without` one of them.
+    """
+    tried = tried or Tried.of(points)
+    there = points.source != without
+    parts = [there & (points.metric == metric) & (points.seen == seen) for metric in kind.metrics for seen in (True, False)]
+    parts = [one for one in parts if one.sum() >= PART] or [there]
+    share = np.min([tried.held[:, one].mean(axis=1) for one in parts], axis=0)
+    middle = np.max(
+        [np.median(tried.wide[:, there & (points.metric == metric)], axis=1) for metric in set(points.metric[there])], axis=0
+    )
+    mean = np.mean([tried.wide[:, one].mean(axis=1) for one in parts], axis=0)
+    helps = middle <= np.log(kind.widest)
+    if not helps.any():
+        return tried.pairs[int(np.argmin(middle))]
+    rank = np.lexsort((mean, -np.minimum(share, SHARE), ~helps))
+    return tried.pairs[int(rank[0])]
+
+
+def left_out(points: Points, kind: Kind, tried: Tried) -> Any:
+    """Which rows ranges hold that are fitted without their source."""
+    held = np.zeros(len(points.off), bool)
+    for source in set(points.source):
+        own = points.source == source
+        if not own.all():
+            held[own] = points.of(own).held(*fit(points, kind, tried, source))
+    return held
+
+
+def joined(parts: Sequence[Points]) -> Points:
+    """The points of several engines together."""
+    return Points(*(np.concatenate(one) for one in zip(*parts, strict=True)))
 
 
 def told(points: Points, range_: Range) -> str:
     """What ranges hold, and how wide they are in the median and at the 90th percentile."""
-    if not len(points.off):
-        return "no rows"
     wide = np.exp(points.wide(*range_))
     return (
         f"{len(points.off):5d} rows {points.held(*range_).mean():6.1%} inside, "
-        f"{np.median(wide):.2f} x wide, {np.quantile(wide, 0.9):.2f} at the 90th percentile"
+        f"{np.median(wide):.2f} x wide (p90 {np.quantile(wide, 0.9):.2f})"
     )
 
 
@@ -219,23 +255,31 @@ def main() -> None:
     found = points_of((row for row in read_rows([args.runs]) if row.task == "inference"), args.engine or ())
     far: list[str] = []
     for kind in KINDS:
-        for (engine, key), points in sorted(found.items()):
-            if key != kind.key or len(points.off) < LEAST:
-                continue
-            value, now = in_file(engine, key)
-            range_ = fit(points, kind)
-            low, high = ends_of(value, range_)
-            print(f"{engine}: {key} {value:g}, {low:g} to {high:g} (in its file {', '.join(map(str, ends_of(value, now)))})")
-            for name, wanted in (("fitted", points.seen), ("held back", ~points.seen)):
+        few = [name for (name, key), points in sorted(found.items()) if key == kind.key and len(points.off) < LEAST]
+        groups = {(name,): points for (name, key), points in sorted(found.items()) if key == kind.key and name not in few}
+        if few:
+            groups[tuple(few)] = joined([found[name, kind.key] for name in few])
+        for names, points in groups.items():
+            tried = Tried.of(points)
+            range_ = fit(points, kind, tried)
+            print(f"{names[0] if len(names) == 1 else SHARED}: {kind.key}")
+            for name in names:
+                value, now = in_file(name, kind.key)
+                low, high = ends_of(value, range_)
+                print(f"  {name}: {value:g}, {low:g} to {high:g} (in its file {', '.join(map(str, ends_of(value, now)))})")
+                some = found[name, kind.key]
                 for metric in kind.metrics:
-                    some = points.of(wanted & (points.metric == metric))
-                    if len(some.off):
-                        print(f"  {name:9s} {metric:10s} {told(some, now)}\n  {'':20s} -> {told(some, range_)}")
-            if max(abs(range_.low - now.low), abs(range_.high - now.high)) > CLOSE:
-                far.append(f"{engine}: {key} reaches from {low:g} to {high:g}, not as in its file")
-                if args.write:
-                    file = shipped_folder() / "engines" / f"{engine}.yaml"
-                    write(file, written(file.read_text("utf-8"), key, low, high))
+                    for seen, what in ((True, "fitted"), (False, "held back")):
+                        part = some.of((some.metric == metric) & (some.seen == seen))
+                        if len(part.off):
+                            print(f"    {metric:10s} {what:9s} {told(part, now)} -> {told(part, range_)}")
+                if max(abs(range_.low - now.low), abs(range_.high - now.high)) > CLOSE:
+                    far.append(f"{name}: {kind.key} reaches from {low:g} to {high:g}, not as in its file")
+                    if args.write:
+                        file = shipped_folder() / "engines" / f"{name}.yaml"
+                        write(file, written(text_of(file), kind.key, low, high))
+            if len(set(points.source)) > 1:
+                print(f"    left out by source: {left_out(points, kind, tried).mean():.1%} inside")
     if args.check and far:
         raise SystemExit("\n".join(far))
 

@@ -60,7 +60,7 @@ def priced_rows(rows: Iterable[Row]) -> Iterator[Priced]:
     for row, ask in asks.values():
         found = places.get(repr(ask))
         try:
-            made = known.serve(ask) if found is None else found[0].priced.at(found[1], {"prompt": "1", "batch": "1"})
+            made = known.serve(ask) if found is None else found[0].at(found[1])
             told = list(figures_of(row, made))
         except (Skip, GpuplanError):
             continue
