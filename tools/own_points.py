@@ -32,7 +32,7 @@ LEAST = 6
 """Rows of a group, of which three are known."""
 WITHIN = 0.06
 """The error that three runs of one's own are to bring."""
-SHOWN: tuple[Metric, ...] = ("tpot", "throughput", "ttft")
+SHOWN: tuple[Metric, ...] = ("tpot", "throughput", "ttft", "prefill")
 
 
 class Figure(NamedTuple):
@@ -119,9 +119,11 @@ def points_of(asked: Sequence[Asked], factors: Mapping[Factor, float]) -> list[R
             found.append(RunPoint(run=one.row.id, factor="decode", measured=step.measured, expected=step.at(told)))
         elif (rate := figures.get("throughput")) is not None:
             found.append(RunPoint(run=one.row.id, factor="decode", measured=1 / rate.measured, expected=1 / rate.at(told)))
-        first = figures.get("ttft")
-        if first is not None and (run.get("mode") in CLOSED or run.get("concurrency") == 1):
-            found.append(RunPoint(run=one.row.id, factor="prefill", measured=first.measured, expected=first.at(told)))
+        if run.get("mode") in CLOSED or run.get("concurrency") == 1:
+            if (first := figures.get("ttft")) is not None:
+                found.append(RunPoint(run=one.row.id, factor="prefill", measured=first.measured, expected=first.at(told)))
+            elif (speed := figures.get("prefill")) is not None:
+                found.append(RunPoint(run=one.row.id, factor="prefill", measured=1 / speed.measured, expected=1 / speed.at(told)))
     return found
 
 
@@ -183,9 +185,8 @@ def main() -> None:
         for engine in sorted({one.group[2].split()[0] for one in some}):
             print(f"{metric:10s} {engine:14s} {told([one for one in some if one.group[2].split()[0] == engine])}")
         for one in sorted(some, key=lambda one: -statistics.median(one.after))[: args.worst]:
-            print(
-                f"    {statistics.median(one.before):6.1%} -> {statistics.median(one.after):6.1%} {len(one.after):3d} {' '.join(one.group)}"
-            )
+            first, then = statistics.median(one.before), statistics.median(one.after)
+            print(f"    {first:6.1%} -> {then:6.1%} {len(one.after):3d} rows {' '.join(one.group)}")
 
 
 if __name__ == "__main__":
