@@ -6,8 +6,9 @@ The range of a figure is made of all doubts: what kernels were measured to scatt
 engine, of prompts and of decode steps, for all that is not told apart. Those two are fitted, four numbers an engine: of all
 pairs of ends the pair that makes ranges least wide while they hold `SHARE` of the rows of each figure, of those that a fit of
 parameters saw and, apart from them, of those that none did. Where no pair does that in ranges of a width that helps anybody
-(`Kind.widest`), the one that holds most within it is taken. Engines of less than `LEAST` rows share one pair. `left out` is what
-ranges hold of each source that is fitted without it. Doubts are taken as independent, as `gpuplan.ranges` adds them; a factor
+(`Kind.widest`), the one that holds most within it is taken. Engines of few rows, or of one source, share a pair: those of them
+take it, where it is wider, whose own ends hold less than that share. `left out` is what ranges hold of each source that is fitted
+without it. Doubts are taken as independent, as `gpuplan.ranges` adds them; a factor
 that ranges twice as far moves a figure by twice the logarithm.
 
 `--write` puts the ends into the files of the engines, `--check` fails where they are others. Needs numpy.
@@ -35,8 +36,8 @@ from tools.priced_rows import priced_rows
 
 SHARE = 0.9
 """The share of rows that a range is to hold."""
-LEAST = 100
-"""Figures of an engine to which a range of its own is fitted."""
+LEAST = 30
+"""Figures of an engine to which a range of its own is fitted, where they are of two sources at least."""
 PART = 20
 """Rows of one figure, seen or not, of which the range has to hold its share."""
 SHARED = "engines of few rows"
@@ -204,6 +205,18 @@ def left_out(points: Points, kind: Kind, tried: Tried) -> Any:
     return held
 
 
+def are_few(points: Points) -> bool:
+    """Whether they are too few for a range of their own, or all of one source, which is that of one machine and day."""
+    return len(points.off) < LEAST or len(set(points.source)) < 2
+
+
+def at_least(now: Range, shared: Range, points: Points) -> Range:
+    """The range of an engine of few rows: its own, if that holds its share of them, or what is wider of it and the shared one."""
+    if points.held(*now).mean() >= SHARE:
+        return now
+    return Range(max(now.low, shared.low), max(now.high, shared.high))
+
+
 def joined(parts: Sequence[Points]) -> Points:
     """The points of several engines together."""
     return Points(*(np.concatenate(one) for one in zip(*parts, strict=True)))
@@ -255,16 +268,17 @@ def main() -> None:
     found = points_of((row for row in read_rows([args.runs]) if row.task == "inference"), args.engine or ())
     far: list[str] = []
     for kind in KINDS:
-        few = [name for (name, key), points in sorted(found.items()) if key == kind.key and len(points.off) < LEAST]
+        few = [name for (name, key), points in sorted(found.items()) if key == kind.key and are_few(points)]
         groups = {(name,): points for (name, key), points in sorted(found.items()) if key == kind.key and name not in few}
         if few:
             groups[tuple(few)] = joined([found[name, kind.key] for name in few])
         for names, points in groups.items():
             tried = Tried.of(points)
-            range_ = fit(points, kind, tried)
+            fitted = fit(points, kind, tried)
             print(f"{names[0] if len(names) == 1 else SHARED}: {kind.key}")
             for name in names:
                 value, now = in_file(name, kind.key)
+                range_ = fitted if name not in few else at_least(now, fitted, found[name, kind.key])
                 low, high = ends_of(value, range_)
                 print(f"  {name}: {value:g}, {low:g} to {high:g} (in its file {', '.join(map(str, ends_of(value, now)))})")
                 some = found[name, kind.key]
