@@ -211,10 +211,11 @@ def are_few(points: Points) -> bool:
 
 
 def at_least(now: Range, shared: Range, points: Points) -> Range:
-    """The range of an engine of few rows: its own, if that holds its share of them, or what is wider of it and the shared one."""
+    """The range of an engine of few rows: its own, if that holds its share, or the wider of it and the shared one, if that helps."""
     if points.held(*now).mean() >= SHARE:
         return now
-    return Range(max(now.low, shared.low), max(now.high, shared.high))
+    wider = Range(max(now.low, shared.low), max(now.high, shared.high))
+    return wider if points.held(*wider).mean() > points.held(*now).mean() else now
 
 
 def joined(parts: Sequence[Points]) -> Points:
