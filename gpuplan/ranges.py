@@ -51,27 +51,9 @@ def intervals(roots: Mapping[str, Term], shares: Collection[str] = ()) -> dict[s
     """The same of many candidates, whose values are arrays: every doubt at both its ends in one pass through the terms."""
     import numpy as np
 
-    graph = _Graph(roots.values())
-    doubts = graph.doubts
-    shape = np.broadcast_shapes(*(np.shape(root.value) for root in roots.values()))
-    swung: dict[int, Num] = {}
-    for at, leaf in ((at, graph.order[place]) for at, doubt in enumerate(doubts) for place in doubt):
-        own = np.shape(leaf.value)
-        ends = np.array(np.broadcast_to(np.asarray(leaf.value), (len(doubts), 2, *own)))
-        ends[at] = np.stack([np.broadcast_to(np.asarray(end), own) for end in leaf.spread or ()])
-        swung[id(leaf)] = ends.reshape(len(doubts), 2, *(1,) * (len(shape) - len(own)), *own)
-    for term, rests_on in zip(graph.order, graph.below, strict=True):
-        if rests_on and term.formula is not None:
-            swung[id(term)] = term.formula.fn(**{key: swung.get(id(part), part.value) for key, part in term.args})
-    sizes: dict[str, Any] = {}
     centre = {key: np.asarray(root.value) for key, root in roots.items()}
     factors = {key: (roots[key].unit != "B") & (middle > 0) for key, middle in centre.items()}
-    full = (len(doubts), 2, *shape)
-    with np.errstate(all="ignore"):
-        for key, root in roots.items():
-            value = np.broadcast_to(np.asarray(swung.get(id(root), root.value)), full)
-            ratio = np.log(np.maximum(value / centre[key], 0.0))
-            sizes[key] = np.array(np.where(factors[key], ratio, value - centre[key]))
+    sizes = dict(swings(roots)[1])
     for key in shares:
         most = -np.log(np.minimum(centre[key], 1.0))
         rises = sizes[key] > 0
@@ -87,6 +69,36 @@ def intervals(roots: Mapping[str, Term], shares: Collection[str] = ()) -> dict[s
         high = np.where(factors[key], middle * np.exp(np.minimum(up, _MOST)), middle + up)
         made[key] = low, np.where(middle <= 1, np.minimum(high, 1.0), high) if key in shares else high
     return made
+
+
+def swings(roots: Mapping[str, Term]) -> tuple[tuple[str, ...], Mapping[str, Any]]:
+    """The names of all doubts, and by how much each end of each moves each root of many candidates: [doubt, end, candidate].
+
+    Of times, rates and shares these are logarithms of factors; of bytes they are bytes.
+    """
+    import numpy as np
+
+    graph = _Graph(roots.values())
+    doubts = graph.doubts
+    shape = np.broadcast_shapes(*(np.shape(root.value) for root in roots.values()))
+    swung: dict[int, Num] = {}
+    for at, leaf in ((at, graph.order[place]) for at, doubt in enumerate(doubts) for place in doubt):
+        own = np.shape(leaf.value)
+        ends = np.array(np.broadcast_to(np.asarray(leaf.value), (len(doubts), 2, *own)))
+        ends[at] = np.stack([np.broadcast_to(np.asarray(end), own) for end in leaf.spread or ()])
+        swung[id(leaf)] = ends.reshape(len(doubts), 2, *(1,) * (len(shape) - len(own)), *own)
+    for term, rests_on in zip(graph.order, graph.below, strict=True):
+        if rests_on and term.formula is not None:
+            swung[id(term)] = term.formula.fn(**{key: swung.get(id(part), part.value) for key, part in term.args})
+    sizes: dict[str, Any] = {}
+    full = (len(doubts), 2, *shape)
+    with np.errstate(all="ignore"):
+        for key, root in roots.items():
+            middle = np.asarray(root.value)
+            value = np.broadcast_to(np.asarray(swung.get(id(root), root.value)), full)
+            ratio = np.log(np.maximum(value / middle, 0.0))
+            sizes[key] = np.array(np.where((root.unit != "B") & (middle > 0), ratio, value - middle))
+    return tuple(graph.order[doubt[0]].name for doubt in doubts), sizes
 
 
 def _bound(share: str, most: float, leaves: list[list[dict[str, float]]], factors: Mapping[str, bool]) -> None:

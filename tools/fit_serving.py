@@ -83,9 +83,13 @@ WHOLE = "2026-04-04"
 """The last day of SGLang's releases that issued passes with prompts kernel by kernel."""
 WHOLE_BATCHES = ("llm-inference-bench",)
 """Whole batches of one prompt's length, on NVIDIA's chips."""
+RATES = ("io-net",)
+"""Requests at a rate, of one server after another."""
+WAITING = "2026-01-16"
+"""The last day of vLLM's releases that put a step together after the one before it had ended."""
 PYTHON = "2025-02-20"
 """The last day of vLLM's first engine, whose scheduler, inputs and sampler are Python between two steps."""
-STEP_BESIDE = "host time of a step that asynchronous scheduling does not hide"
+STEP_OF_V1 = "host time of a decode step"
 STEP_OF_V0 = "host time of a step of the first engine"
 SEQUENCE_OF_V0 = "host time of a step of the first engine for each of its sequences"
 PAGE_OF_V0 = "host time of a step of the first engine for each page of its sequences' caches"
@@ -123,9 +127,10 @@ PLAN: Mapping[str, Mapping[str, Parameter]] = {
         f"{WHOLE}.linear_prompt_host": Parameter(2e-3, 0.5, "ttft_s", LOADED, LINEAR, WHOLE, dense_alone=False, users=(1, 8)),
     },
     "vllm": {
+        "step_host": Parameter(3e-4, 1.0, "tpot_s", IDLE, STEP_OF_V1, users=(1, 8)),
+        f"{WAITING}.step_host": Parameter(1e-3, 1.0, "tpot_s", RATES, f"{STEP_OF_V1}, until 0.13", WAITING),
         "request_host": Parameter(1e-2, 1.0, "ttft_s", IDLE, REQUEST, None, dense_alone=False, users=(1, 8)),
         "token_host": Parameter(2e-6, 0.5, "ttft_s", IDLE, READING, None, dense_alone=False, users=(1, 8)),
-        "step_host": Parameter(2e-4, 1.0, "tpot_s", IDLE, STEP_BESIDE, users=(1, 8)),
         f"{PYTHON}.step_host": Parameter(2e-3, 0.5, "tokens_per_s", WHOLE_BATCHES, STEP_OF_V0, PYTHON),
         f"{PYTHON}.sequence_host": Parameter(5e-5, 0.5, "tokens_per_s", WHOLE_BATCHES, SEQUENCE_OF_V0, PYTHON),
         f"{PYTHON}.page_host": Parameter(3e-7, 0.5, "tokens_per_s", WHOLE_BATCHES, PAGE_OF_V0, PYTHON),
@@ -223,18 +228,26 @@ def runs_of(
     priced, those_asked = {} if priced is None else priced, tuple(asked)
     if those_asked not in priced:
         priced[those_asked] = list(priced_at_once(asks, library))
+    left = dict(asked)
     for group in priced[those_asked]:
         root = group.priced.made.figures[parameter.figure]
         if not (graph := Graph(root, [leaf(name)])).names:
             continue
-        those = [(place, row, value) for text, place in group.places.items() for row, value in asked[text]]
-        made.append(
-            Runs(
-                graph, np.array([one[0] for one in those]), np.array([one[2] for one in those]),
-                tuple(row.group for _, row, _ in those), np.array([row.fitted for _, row, _ in those]),
-            )
-        )  # fmt: skip
+        made.append(_runs(graph, [(place, row, value) for text, place in group.places.items() for row, value in left.pop(text)]))
+    rates = {repr(ask): ask for ask in asks if ask.rate is not None}
+    for text, ask in rates.items():
+        found = known.serve(ask).figures.get(parameter.figure)
+        if found is not None and (graph := Graph(found, [leaf(name)])).names:
+            made.append(_runs(graph, [(0, row, value) for row, value in left[text]]))
     return made
+
+
+def _runs(graph: Graph, those: Sequence[tuple[int, Row, float]]) -> Runs:
+    """Runs by their place in a graph."""
+    return Runs(
+        graph, np.array([one[0] for one in those]), np.array([one[2] for one in those]),
+        tuple(row.group for _, row, _ in those), np.array([row.fitted for _, row, _ in those]),
+    )  # fmt: skip
 
 
 def in_flight(ask: ServeAsk, parameter: Parameter) -> bool:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import gc
 import importlib.util
+import math
 import os
 import re
 import shlex
@@ -201,11 +202,11 @@ def serving() -> str:
     """Errors of serving estimates on the published runs, by engine."""
     made = JUDGED["inference"].result()
     lines = [
-        "| engine | rows | missed | median error | mean | p90 | bias | in the range | high over low | held back |",
-        "|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|",
+        "| engine | rows | missed | median error | mean | p90 | bias | in the range | high over low | p90 of that | held back |",
+        "|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|",
     ]
     for metric, title in SERVED.items():
-        lines.append(f"| **{title}** | | | | | | | | | |")
+        lines.append(f"| **{title}** | | | | | | | | | | |")
         for group in (*sorted(made["groups"], key=lambda one: one["key"]), {"key": "all", **made["metrics"]}):
             got = group[metric]
             if got["rows"] < FEWEST:
@@ -213,7 +214,8 @@ def serving() -> str:
             held = got["held_back"]
             shares = " | ".join(_percent(got[name]) for name in ("median_ape", "mean_ape", "p90_ape"))
             kept = f"{_percent(held['median_ape'])} of {held['rows']}" if held["rows"] else ""
-            end = f"{got['bias']:+.1%} | {got['inside_range']:.0%} | {got['width']:.2f} | {kept}"
+            wide = f"{got['width']:.2f} | {got['width_p90'] or math.inf:.2f}"
+            end = f"{got['bias']:+.1%} | {got['inside_range']:.0%} | {wide} | {kept}"
             lines.append(f"| {group['key']} | {got['rows']} | {got['missed']} | {shares} | {end} |")
     reasons: dict[str, int] = {}
     for one in made["skipped"]:

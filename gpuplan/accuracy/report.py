@@ -132,22 +132,24 @@ def errors(points: Sequence[Point], missed: int = 0) -> dict[str, Any]:
 
     Rows that were missed have no estimate: in the median, the 90th percentile and the share inside the range they are worse than
     any that has one (None where such a row would be the figure). The mean and what follows is of estimates alone: `bias` is the
-    median error with its sign, `width` the median of high over low, `spread` that of the measurements around the estimates: 90th
-    over 10th percentile of measured over estimated.
+    median error with its sign, `width` the median of high over low, `width_p90` its 90th percentile, `spread` that of the
+    measurements around the estimates: 90th over 10th percentile of measured over estimated.
     """
     made: dict[str, Any] = {"rows": len(points), "missed": missed}
     if not points:
-        return made | dict.fromkeys(("median_ape", "mean_ape", "p90_ape", "bias", "inside_range", "width", "spread"))
+        return made | dict.fromkeys(("median_ape", "mean_ape", "p90_ape", "bias", "inside_range", "width", "width_p90", "spread"))
     sizes = sorted(abs(point.error) for point in points)
     ratios = sorted(point.ratio for point in points)
     ranked = [*sizes, *[math.inf] * missed]
+    wide = sorted(_width(point) for point in points)
     return made | {
         "median_ape": _known(quantile(ranked, 0.5)),
         "mean_ape": statistics.fmean(sizes),
         "p90_ape": _known(quantile(ranked, 0.9)),
         "bias": statistics.median(point.error for point in points),
         "inside_range": sum(point.inside for point in points) / len(ranked),
-        "width": statistics.median(_width(point) for point in points),
+        "width": statistics.median(wide),
+        "width_p90": _known(quantile(wide, 0.9)),
         "spread": quantile(ratios, 0.9) / quantile(ratios, 0.1),
     }
 

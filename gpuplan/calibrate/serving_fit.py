@@ -19,6 +19,8 @@ FACTORS: tuple[Factor, ...] = ("decode", "prefill")
 ROUNDS = 5
 """How often estimates are asked again with what was found."""
 CLOSE = 0.002
+ABOVE = 1.01
+"""How much longer than its work at a peak a run takes at least."""
 FAR = 0.5
 """Where every tenth run is off by more, the factor describes something else than this engine on this machine."""
 NARROW = 0.05
@@ -36,6 +38,8 @@ class RunPoint(Record, kw_only=True):
     """Which share of the memory's bandwidth the estimate reaches, of decode steps."""
     mfu: float | None = None
     """Which share of the peak the products with weights alone take in the estimate's time, of prefill."""
+    reached: float = 0.0
+    """Which share of a peak the estimate reaches where nothing but the factor's own part runs: a factor over that is its least."""
 
 
 class FittedFactor(Record, kw_only=True):
@@ -88,7 +92,9 @@ def fit_serving(ask: Ask, start: Mapping[Factor, tuple[float, float, float]]) ->
         middle = {key: statistics.median(_ratios(points, key)) for key in told}
         if all(abs(one - 1) < CLOSE for one in middle.values()):
             break
-        told = {key: min(max(value * middle[key], RESIDUAL.low), RESIDUAL.high) for key, value in told.items()}
+        before, told = told, {key: _possible(value, middle[key], key, points) for key, value in told.items()}
+        if all(abs(told[key] / value - 1) < CLOSE for key, value in before.items()):
+            break
         points = ask(told)
     for key, value in told.items():
         one = _factor(value, start[key], _ratios(first, key), _ratios(points, key))
@@ -99,6 +105,12 @@ def fit_serving(ask: Ask, start: Mapping[Factor, tuple[float, float, float]]) ->
         else:
             factors[key] = one
     return ServingFit(factors=factors, unfitted=unfitted)
+
+
+def _possible(value: float, ratio: float, key: Factor, points: Sequence[RunPoint]) -> float:
+    """A factor that goes on by a ratio, as far as no run does its work above a peak."""
+    least = max((value * one.reached * ABOVE for one in points if one.factor == key), default=0.0)
+    return min(max(value * ratio, least, RESIDUAL.low), RESIDUAL.high)
 
 
 def _ratios(points: Sequence[RunPoint], key: Factor) -> list[float]:

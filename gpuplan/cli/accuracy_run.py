@@ -15,7 +15,7 @@ from gpuplan.plan.read import count
 METRICS = ("throughput", "memory", "prefill", "ttft", "tpot", "weights", "kv_pool", "fits")
 LEAST = ("rows", "inside_range", "ran_said_fits", "oom_said_not")
 """What a budget sets a lower limit to."""
-FIGURES = (*LEAST, "missed", "median_ape", "mean_ape", "p90_ape", "bias", "width", "spread")
+FIGURES = (*LEAST, "missed", "median_ape", "mean_ape", "p90_ape", "bias", "width", "width_p90", "spread")
 
 
 def run_accuracy(given: Mapping[str, Any]) -> int:

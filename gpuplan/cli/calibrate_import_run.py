@@ -40,6 +40,8 @@ class ImportFilesRequest:
     specs: tuple[str, ...]
     json: bool
     model: str | None = None
+    engine: str | None = None
+    concurrency: str | None = None
 
 
 def import_files(asked: ImportFilesRequest) -> None:
@@ -110,7 +112,7 @@ def _print_result(asked: ImportFilesRequest, said: dict[str, Any]) -> None:
     for model, factors in said.get("factors", {}).items():
         for key, one in factors.items():
             print(f"{model} {key:<8} {_told(one)}")
-    print(f"wrote {said['written'][0]}: {said['rows']} rows")
+    print(f"wrote {said['written'][0]}: {said['rows']} row{'s' * (said['rows'] != 1)}")
     for path in said["written"][1:] if "factors" in said else ():
         print(f"wrote {path}")
     print(said["next"])
@@ -134,7 +136,7 @@ def _given(asked: ImportFilesRequest, catalog: Catalog) -> ImportHints:
     target = parse_target(asked.accelerator, catalog) if asked.accelerator is not None else None
     return ImportHints(
         dtype=asked.dtype, ranks=_count("ranks", asked.ranks), tp=_count("tp", asked.tp), weights=asked.weights,
-        model=asked.model,
+        model=asked.model, engine=asked.engine, concurrency=_count("concurrency", asked.concurrency),
         accelerator=None if target is None else target.accelerator.id, count=1 if target is None else target.count,
         date=date.today().isoformat(),
     )  # fmt: skip
@@ -167,11 +169,12 @@ def _runs(asked: ImportFilesRequest, runs: Sequence[Any], given: ImportHints) ->
     catalog = Catalog.open([Path(folder) for folder in asked.specs], calibrated=True)
     names = ", ".join(Path(name).name for name in asked.files)
     aside = target(None, accelerator, os.environ)
-    made = ImportedFile(asked.kind, names, given.date, __version__, asked.kind, len(runs), {})
+    engine = runs[0]["engine"].split()[0]
+    made = ImportedFile(asked.kind, names, given.date, __version__, engine, len(runs), {})
     said = fit_runs(made, out, [run["id"] for run in runs], accelerator, catalog, aside)
     for text in said.pop("left_out"):
         say(f"note: left out: {text}")
-    used = f"; estimates of {', '.join(said['factors'])} in {asked.kind} for --on {accelerator} use them with --calibrated"
+    used = f"; estimates of {', '.join(said['factors'])} in {engine} for --on {accelerator} use them with --calibrated"
     return {
         **said, "rows": len(runs), "written": [str(out), *said["written"]],
         "next": f"gpuplan accuracy --runs {out} compares them" + (used if said["factors"] else ""),

@@ -12,6 +12,7 @@ from gpuplan.calibrate.serving_fit import Factor, RunPoint, ServingFit, fit_serv
 from gpuplan.errors import GpuplanError
 
 if TYPE_CHECKING:
+    from gpuplan.accuracy.compare import Point
     from gpuplan.accuracy.rows import Row
     from gpuplan.calibrate.imports.merge import ImportedFile
     from gpuplan.estimate.result import Estimate
@@ -30,7 +31,7 @@ def fit_runs(
 
     Returns what is to be said: `factors` by model, `unfitted`, `left_out` and the paths that were `written`.
     """
-    kind = made.kind
+    kind = made.software
     from gpuplan.accuracy.model import card_of
     from gpuplan.accuracy.rows import Skip, read_rows
     from gpuplan.search.library import Library
@@ -42,7 +43,7 @@ def fit_runs(
     new: set[str] = set()
     said: dict[str, Any] = {"factors": {}, "unfitted": {}, "left_out": [], "written": []}
     for row in read_rows([runs]):
-        if row.task != "inference" or row.engine != kind or row.hardware.get("accelerator") != accelerator:
+        if row.task != "inference" or row.engine.split()[:1] != [kind] or row.hardware.get("accelerator") != accelerator:
             continue
         if row.flag or row.fault:
             said["left_out"] += [f"{row.id}: {row.flag or row.fault}"] if row.id in ids else []
@@ -50,7 +51,7 @@ def fit_runs(
         try:
             model = library.keep(card_of(row, library.card))
         except Skip as skip:
-            said["left_out"].append(f"{row.id}: {skip}")
+            said["left_out"].append(f"{row.id}: {skip}; say which it is with --model")
             continue
         groups[model].append(row)
         new |= {model} if row.id in ids else set()
@@ -60,7 +61,7 @@ def fit_runs(
         "prefill": _usual(serving.prefill_residual),
     }
     for model in sorted(new):
-        asked = _Runs(groups[model], library, said["left_out"])
+        asked = _Runs(groups[model], library, said["left_out"], {key: middle for key, (middle, _, _) in start.items()})
         found = fit_serving(asked, start)
         said["unfitted"] |= {f"{model} {key}": why for key, why in found.unfitted.items()}
         if not found.factors:
@@ -86,12 +87,12 @@ def _usual(factor: Sourced) -> tuple[float, float, float]:
 class _Runs:
     """Answers for all runs of a model with some factors in place of the engine's."""
 
-    def __init__(self, rows: Sequence[Row], library: Library, left_out: list[str]) -> None:
-        self.rows, self.library, self.left_out = rows, library, left_out
+    def __init__(self, rows: Sequence[Row], library: Library, left_out: list[str], usual: Mapping[Factor, float]) -> None:
+        self.rows, self.library, self.left_out, self.usual = rows, library, left_out, usual
 
     def __call__(self, factors: Mapping[Factor, float]) -> list[RunPoint]:
         """The points of all runs that can be answered for; why others cannot is said once."""
-        from gpuplan.accuracy.inference import CLOSED, inference_points, serving_ask
+        from gpuplan.accuracy.inference import inference_points, serving_ask
         from gpuplan.accuracy.rows import Skip
         from gpuplan.search.serving import answer_serving
 
@@ -99,7 +100,9 @@ class _Runs:
         for row in self.rows:
             try:
                 ask = serving_ask(row, self.library.card, self.library.keep, self.library.engine)
-                made = answer_serving(ask.replaced(pins={PINS[key]: value for key, value in factors.items()}), self.library)
+                # What an earlier import told counts for nothing: all of its runs are here again.
+                pins = {PINS[key]: value for key, value in {**self.usual, **factors}.items()}
+                made = answer_serving(ask.replaced(pins=pins), self.library)
                 points = {one.metric: one for one in inference_points(row, made)}
             except (Skip, GpuplanError) as error:
                 why = f"{row.id}: {error}"
@@ -108,15 +111,45 @@ class _Runs:
                 continue
             mbu: Any = None if (term := made.figures.get("mbu")) is None else term.value
             if (step := points.get("tpot")) is not None:
-                found.append(RunPoint(run=row.id, factor="decode", measured=step.measured, expected=step.expected, mbu=mbu))
+                measured, expected = step.measured, step.expected
             elif (rate := points.get("throughput")) is not None:
-                found.append(RunPoint(run=row.id, factor="decode", measured=1 / rate.measured, expected=1 / rate.expected))
-            first = points.get("ttft")
-            if first is not None and (row.run.get("mode") in CLOSED or row.run.get("concurrency") == 1):
-                # Under load the first token waits for other requests, which says nothing of how long prefill takes.
-                share = _least_share(made, first.expected)
-                found.append(RunPoint(run=row.id, factor="prefill", measured=first.measured, expected=first.expected, mfu=share))
+                measured, expected = 1 / rate.measured, 1 / rate.expected
+            else:
+                measured = expected = 0.0
+            if measured:
+                # A rate over whole requests is no time of a step, of which memory would tell.
+                shared = mbu if step is not None else None
+                found.append(
+                    RunPoint(run=row.id, factor="decode", measured=measured, expected=expected, mbu=shared, reached=mbu or 0.0)
+                )
+            found += _of_prompts(row, made, points)
         return found
+
+
+def _of_prompts(row: Row, made: Estimate, points: Mapping[str, Point]) -> list[RunPoint]:
+    """What a run tells of prefill: where prompts are read alone, as a time or as a speed.
+
+    Under load the first token waits for other requests, which says nothing of how long prefill takes.
+    """
+    from gpuplan.accuracy.inference import CLOSED
+
+    if row.run.get("mode") not in CLOSED and row.run.get("concurrency") != 1:
+        return []
+    first, rate = points.get("ttft"), points.get("prefill")
+    if first is not None:
+        measured, expected = first.measured, first.expected
+    elif rate is not None:
+        tokens = float(row.run.get("input_len") or 1) * float(row.run.get("batch") or 1)
+        measured, expected = tokens / rate.measured, tokens / rate.expected
+    else:
+        return []
+    reached: Any = None if (bound := made.bounds.get("prefill")) is None else bound.value
+    return [
+        RunPoint(
+            run=row.id, factor="prefill", measured=measured, expected=expected, mfu=_least_share(made, expected),
+            reached=reached or 0.0,
+        )
+    ]  # fmt: skip
 
 
 def _least_share(made: Estimate, seconds: float) -> float | None:

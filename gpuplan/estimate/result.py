@@ -9,6 +9,7 @@ from math import inf
 from typing import Any, Literal, Self
 
 from gpuplan.errors import ImpossibleError, Note, Problem
+from gpuplan.formulas.training import unmodelled_seconds
 from gpuplan.physics import OF_PEAK, PART, SHARES, SIGNED, impossible
 from gpuplan.ranges import interval
 from gpuplan.record import Record, field
@@ -123,7 +124,7 @@ class Estimate(Record):
             for term in self.bounds.values() if not PART.holds(float(term.value) / (1 + _ROUNDING))
         ]  # fmt: skip
         for one in self.breakdowns:
-            wrong += [_problem(f"this part is {part.value:.6g}", part) for part in one.parts if impossible("", float(part.value))]
+            wrong += [_problem(f"this part is {part.value:.6g}", part) for part in one.parts if _cannot_be(part)]
             whole, parts = float(one.total.value), sum(float(part.value) for part in one.parts)
             if not abs(parts - whole) <= _ROUNDING * abs(whole):
                 wrong.append(_problem(f"its parts sum to {parts:.6g}, not to {whole:.6g}", one.total))
@@ -221,6 +222,12 @@ _AT_MOST = {"tpot_s": "full_tpot_s"}
 ENDLESS = "no bound: at the slow end requests arrive faster than they are served"
 _ROUNDING = 1e-9
 REPORT = "please report the command and what `gpuplan doctor` prints"
+
+
+def _cannot_be(part: Term) -> bool:
+    """Whether a part is impossible: below zero may be what runs take less than is counted, and nothing else."""
+    value: Any = part.value
+    return bool(impossible("", abs(float(value)) if part.formula is unmodelled_seconds else float(value)))
 
 
 def _problem(what: str, term: Term) -> Problem:

@@ -307,8 +307,10 @@ def hand_over_overlap(*, chunks: Count, plain: Ratio, interleaved: Ratio) -> Rat
 def unmodelled_seconds(*, counted: Seconds, residual: Ratio) -> Seconds:
     """Time that measured runs take beyond what the parts count: `residual` is measured over counted, in the middle of many runs.
 
-    >>> unmodelled_seconds(counted=10.0, residual=1.25)
-    2.5
+    It is below zero where they take less than that.
+
+    >>> unmodelled_seconds(counted=10.0, residual=1.25), unmodelled_seconds(counted=10.0, residual=0.75)
+    (2.5, -2.5)
     """
     return counted * (residual - 1)
 

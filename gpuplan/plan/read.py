@@ -128,11 +128,16 @@ def echo(entry: Entry, value: Any) -> str:
     >>> options = entries(TrainAsk)
     >>> echo(options["tokens"], 15e12), echo(options["overlap"], ()), echo(options["nvme_bandwidth"], 1.6e9)
     ('15.0 T', 'none', '1.60 GB/s')
+    >>> from gpuplan.plan.ask_serving import ServeAsk
+    >>> rate = entries(ServeAsk)["rate"]
+    >>> echo(rate, 1e9), echo(rate, 2500.0), echo(rate, 0.598)
+    ('1,000,000,000/s', '2,500/s', '0.598/s')
     """
     if isinstance(value, tuple):
         return ", ".join(map(str, value)) or "none"
     if entry.option.reads == "rate":
-        return f"{human(value, '1')}/s"
+        # A billion a second would be read as bytes.
+        return f"{value:,.0f}/s" if value >= 1000 else f"{human(value, '1')}/s"
     if entry.kind == "number" and (entry.option.unit or abs(value) >= 1000):
         return human(value, entry.option.unit or "1")
     return str(value) if entry.kind == "text" else str(value).lower().removesuffix(".0")

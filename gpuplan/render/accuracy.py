@@ -45,7 +45,8 @@ def table(made: Mapping[str, Any], *, worst: int, markdown: bool, look: Look = U
 def _legend(width: int) -> str:
     said = (
         "rows are asked as one types them who has their pages; `informed`: median and mean error with what else is known of them; "
-        "`range`: how often it held. Rows of `miss` have no estimate: in median, p90 and range they are worse than any that has one"
+        "`range`: how often it held, and high over low in the median and at the 90th percentile. Rows of `miss` have no estimate: "
+        "in median, p90 and range they are worse than any that has one"
     )
     return "\n".join(wrap(said, width, "", "  "))
 
@@ -74,8 +75,14 @@ def _figures(got: Mapping[str, Any], better: Mapping[str, Any] | None) -> list[s
     informed = "-" if better is None else f"{_percent(better['median_ape'])} {_percent(better['mean_ape'])}"
     return [
         str(got["rows"]), str(got["missed"]), _percent(got["median_ape"]), _percent(got["mean_ape"]), _whole(got["p90_ape"]),
-        _percent(got["bias"], sign=True), _whole(got["inside_range"]), informed,
+        _percent(got["bias"], sign=True), _range(got), informed,
     ]  # fmt: skip
+
+
+def _range(got: Mapping[str, Any]) -> str:
+    """How often ranges held, and how wide they are."""
+    wide = [got[name] for name in ("width", "width_p90") if got[name] is not None]
+    return " ".join([_whole(got["inside_range"]), *(f"{one:.1f}" if one < 99.5 else "99+" for one in wide)])
 
 
 def _aligned(cells: Sequence[Sequence[str]], width: int) -> list[str]:

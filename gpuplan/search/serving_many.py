@@ -43,6 +43,10 @@ class Together(Record, kw_only=True, eq=False):
     plan: ServePlan
     places: Mapping[str, int]
 
+    def at(self, index: int) -> Estimate:
+        """The answer of one of them; errors as `Priced.at`."""
+        return self.priced.at(index, _question(self.plan, index))
+
 
 def answers_at_once(asks: Iterable[ServeAsk], library: Library) -> dict[str, Estimate]:
     """The answers of questions by their text, each as `answer_serving` has it but for its explanation and its money.
@@ -55,7 +59,7 @@ def answers_at_once(asks: Iterable[ServeAsk], library: Library) -> dict[str, Est
     for group in priced_at_once(asks, library):
         for text, index in group.places.items():
             try:
-                found[text] = group.priced.at(index, _question(group.plan, index))
+                found[text] = group.at(index)
             except GpuplanError:
                 continue
     return found

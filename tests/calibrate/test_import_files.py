@@ -445,6 +445,86 @@ def test_serving_faults() -> None:
         parser_of("vllm")(json.dumps(SERVED) + '\n{"backend":\n', "v.json", ImportHints(accelerator="t4"))
 
 
+GENAI_PERF = {
+    "time_to_first_token": {"unit": "ms", "avg": 60.0, "p50": 55.0}, "inter_token_latency": {"unit": "us", "avg": 8100.0},
+    "output_token_throughput": {"unit": "tokens/sec", "avg": 952.5}, "request_throughput": {"unit": "requests/sec", "avg": 3.7},
+    "input_sequence_length": {"unit": "tokens", "avg": 1024.2}, "output_sequence_length": {"unit": "tokens", "avg": 256.0},
+    "input_config": {"model": ["meta-llama/Llama-3.1-8B"], "perf_analyzer": {"stimulus": {"concurrency": 8}}},
+}  # fmt: skip
+AIPERF = """\
+Metric,avg,min,max,p99
+Time to First Token (ms),60.00,40,90,88
+Inter Token Latency (ms),8.10,7.9,9,8.9
+"Output Sequence Length (tokens)",256.00,256,256,256
+Input Sequence Length (tokens),"1,024.20",1024,1025,1025
+
+Metric,Value
+Output Token Throughput (tokens/sec),952.50
+Request Throughput (requests/sec),3.70
+"""
+
+
+def test_clients_of_any_engine_become_rows() -> None:
+    given = ImportHints(accelerator="h100-sxm-80gb", engine="vllm")
+    row = parser_of("genai-perf")(json.dumps(GENAI_PERF), "g.json", given).runs[0]
+    assert row["engine"] == "vllm"
+    assert row["model"]["id"] == "meta-llama/Llama-3.1-8B"
+    assert row["run"] == {"mode": "server", "input_len": 1024, "output_len": 256, "concurrency": 8, "tp": 1}
+    assert row["measured"] == {
+        "ttft_ms": 60.0, "tpot_ms": 8.1, "output_tokens_per_s": 952.5, "requests_per_s": 3.7,
+        "output_tokens_per_s_per_accelerator": 952.5,
+    }  # fmt: skip
+    other = parser_of("aiperf")(AIPERF, "a.csv", given.replaced(model="meta-llama/Llama-3.1-8B", concurrency=8)).runs[0]
+    assert (other["run"], other["measured"]) == (row["run"], row["measured"])
+
+
+@pytest.mark.parametrize(
+    ("text", "more", "said"),
+    [
+        (json.dumps(GENAI_PERF), {"engine": None}, "which engine answered"),
+        (json.dumps(GENAI_PERF), {"accelerator": None}, "on which accelerator"),
+        (AIPERF, {}, "how many requests were in flight"),
+        (AIPERF, {"concurrency": 8}, "which model ran"),
+        ("{}", {}, "no throughput or latency"),
+        ("", {}, "no throughput or latency"),
+        ('{"a": ', {}, "no JSON"),
+        ("Metric,avg\nTime to First Token (ms),N/A\n", {}, "no throughput or latency"),
+    ],
+)
+def test_faults_of_clients(text: str, more: dict[str, Any], said: str) -> None:
+    given = ImportHints(accelerator="h100-sxm-80gb", engine="vllm").replaced(**more)
+    with pytest.raises(UsageError, match=said):
+        parser_of("aiperf")(text, "a.csv", given)
+
+
+def test_llama_bench_becomes_rows() -> None:
+    about = {"model_filename": "models/Meta-Llama-3-8B.Q4_K_M.gguf", "build_number": 4753}
+    tests = [
+        {**about, "n_prompt": 512, "n_gen": 0, "n_depth": 0, "avg_ts": 6900.0},
+        {**about, "n_prompt": 0, "n_gen": 128, "n_depth": 4096, "avg_ts": 125.0},
+        {**about, "n_prompt": 512, "n_gen": 128, "avg_ts": 300.0},
+    ]
+    given = ImportHints(accelerator="rtx-4090")
+    found = parser_of("llama-bench")(json.dumps(tests), "b.json", given)
+    prompt, answer = found.runs
+    assert prompt["run"] == {"mode": "single-stream", "batch": 1, "input_len": 512, "output_len": 0, "weights": "q4_k_m"}
+    assert prompt["measured"] == {"prompt_tokens_per_s": 6900.0}
+    assert answer["run"]["input_len"] == 4096
+    assert answer["measured"]["tpot_ms"] == 8.0
+    assert (answer["engine"], answer["model"]["id"]) == ("llama.cpp", "Meta-Llama-3-8B")
+    assert found.left_out == ("b.json:3: it times a prompt and an answer together, or nothing",)
+    lines = "\n".join(json.dumps(one) for one in tests[:2])
+    assert parser_of("llama-bench")(lines, "b.json", given).runs == found.runs
+    with pytest.raises(UsageError, match="no `avg_ts`"):
+        parser_of("llama-bench")('[{"completed": 80}]', "v.json", given)
+
+
+def test_a_count_that_is_a_word_is_no_result() -> None:
+    said = {"completed": "eighty", "output_throughput": 900.0, "model_id": "llama-3.1-8b"}
+    with pytest.raises(UsageError, match="no throughput or latency"):
+        parser_of("vllm")(json.dumps(said), "v.json", ImportHints(accelerator="h100-sxm-80gb"))
+
+
 def test_rows_of_runs_replace_those_of_the_same_id_and_can_be_read(tmp_path: Path) -> None:
     from gpuplan.accuracy.rows import read_rows
 

@@ -45,9 +45,11 @@ def figure(name: str, batch: int | None, **more: Any) -> float:
     return float(value)
 
 
-def benchmark(folder: Path, batch: int, factor: float = 1.0, cached: float = 1.0) -> str:
+def benchmark(
+    folder: Path, batch: int, factor: float = 1.0, cached: float = 1.0, truth: Mapping[str, float] = TRUTH
+) -> str:  # fmt: skip
     """What `vllm bench serve --save-result` would write on the pretended machine; prompts take the share `cached` of their time."""
-    sent = {"concurrency": batch, "requests": 8 * batch, "pins": TRUTH}
+    sent = {"concurrency": batch, "requests": 8 * batch, "pins": truth}
     tpot, ttft = (factor * figure(name, None, **sent) for name in ("tpot_s", "ttft_s"))
     ttft *= cached
     stays = ttft + (OUTPUT - 1) * tpot
@@ -80,6 +82,37 @@ def test_three_runs_bring_the_others_to_what_is_measured(home: Path, capsys: pyt
     made = answer_serving(ask, Library.of(ask))
     assert "engine.benchmarked" in {note.code for note in made.notes}
     assert "hw.measured-here" not in {note.code for note in made.notes}, "no kernel was imported"
+
+
+def test_a_machine_that_is_faster_than_counted_is_met_too(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    truth = {"engine.decode_residual": 0.85, "engine.prefill_residual": 0.9}
+    files = tuple(benchmark(home, batch, truth=truth) for batch in (1, 8, 64))
+    import_files(dataclasses.replace(ASKED, files=files, json=True))
+    said = json.loads(capsys.readouterr().out)
+    found = said["factors"][MODEL]
+    assert found["decode"]["value"] == pytest.approx(0.85, rel=0.02)
+    assert found["prefill"]["value"] == pytest.approx(0.9, rel=0.03)
+    assert figure("tpot_s", 32, calibrated=True) == pytest.approx(figure("tpot_s", 32, pins=truth), rel=0.03)
+    ask = question(32, calibrated=True)
+    assert any(float(one.value) < 0 for made in answer_serving(ask, Library.of(ask)).breakdowns for one in made.parts)
+
+
+def test_what_was_imported_before_counts_for_nothing(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    asked = dataclasses.replace(ASKED, files=tuple(benchmark(home, batch) for batch in (1, 8)), json=True)
+    told = []
+    for _ in range(2):
+        import_files(asked)
+        told.append(json.loads(capsys.readouterr().out)["factors"])
+    assert told[0] == told[1]
+    assert told[0][MODEL]["decode"]["value"] > 1.3
+
+
+def test_prompts_are_not_read_above_the_peak_to_meet_a_run(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A server whose host answers sooner than counted would else be met by arithmetic that no chip does."""
+    import_files(dataclasses.replace(ASKED, json=True, files=(benchmark(home, 1, cached=0.75),)))
+    said = json.loads(capsys.readouterr().out)
+    assert not any("wrong" in why for why in said["unfitted"].values())
+    assert 0.5 < said["factors"][MODEL]["prefill"]["value"] < 1.1
 
 
 def test_runs_of_another_machine_are_not_believed(home: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,7 +7,7 @@ from math import isfinite
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from gpuplan.calibrate.imports import mamf, nccl, nvbandwidth, serving, trace
+from gpuplan.calibrate.imports import clients, mamf, nccl, nvbandwidth, serving, trace
 from gpuplan.calibrate.imports.parsed import ImportHints, ParsedFile, fault
 from gpuplan.errors import Problem, UsageError, did_you_mean
 from gpuplan.files.read import unpacked_text
@@ -15,7 +15,8 @@ from gpuplan.files.read import unpacked_text
 Parser: TypeAlias = Callable[[str, str, ImportHints], ParsedFile]
 PARSERS: Mapping[str, Parser] = {
     "nccl-tests": nccl.parse, "nvbandwidth": nvbandwidth.parse, "mamf-finder": mamf.parse, "torch-trace": trace.parse,
-    "vllm": serving.parse_vllm, "sglang": serving.parse_sglang,
+    "vllm": serving.parse_vllm, "sglang": serving.parse_sglang, "genai-perf": clients.parse_client,
+    "aiperf": clients.parse_client, "llama-bench": clients.parse_llama_bench,
 }  # fmt: skip
 TABLES = "aiconfigurator"
 """The tables of that package are read by `gpuplan calibrate fit`."""

@@ -48,6 +48,8 @@ class ImportHints(Record, kw_only=True):
     tp: int | None = None
     weights: str | None = None
     model: str | None = None
+    engine: str | None = None
+    concurrency: int | None = None
     date: str = ""
 
 

@@ -36,8 +36,7 @@ def _parse(text: str, name: str, given: ImportHints, engine: str) -> ParsedFile:
     Raises:
         UsageError: it is no result of a benchmark, or nobody said which accelerator it ran on.
     """
-    if given.accelerator is None:
-        raise fault(name, 0, "it does not say on which accelerator it ran", "say it with --accelerator, such as 8xh100-sxm-80gb")
+    told_accelerator(name, given)
     data = json_of(text, name, WHAT)
     runs: list[Mapping[str, Any]] = []
     for number, result in enumerate(data if isinstance(data, list) else [data], start=1):
@@ -49,6 +48,16 @@ def _parse(text: str, name: str, given: ImportHints, engine: str) -> ParsedFile:
     return ParsedFile(runs=tuple(runs), software=engine)
 
 
+def told_accelerator(name: str, given: ImportHints) -> None:
+    """Refuse a file of runs of which nobody said what they ran on.
+
+    Raises:
+        UsageError: nobody did.
+    """
+    if given.accelerator is None:
+        raise fault(name, 0, "it does not say on which accelerator it ran", "say it with --accelerator, such as 8xh100-sxm-80gb")
+
+
 def _row(result: Mapping[str, Any], name: str, number: int, given: ImportHints, engine: str) -> dict[str, Any]:
     run, measured = _served(result) or _batched(result) or _offline(result) or ({}, {})
     if not measured:
@@ -57,34 +66,50 @@ def _row(result: Mapping[str, Any], name: str, number: int, given: ImportHints, 
     said = result.get("server_info")
     server: Mapping[str, Any] = said if isinstance(said, Mapping) else {}
     model = str(result.get("model_id") or result.get("model") or result.get("model_path") or server.get("model_path") or "")
-    model = given.model or model
+    tp = given.tp or result.get("tensor_parallel_size") or server.get("tp_size")
+    failed = int(number_of(result.get("failed")) or 0)
+    given = given if not tp else given.replaced(tp=int(tp))
+    row = row_of(model, run, measured, name, number, given, engine)
+    return row | ({"flag": f"{failed} requests failed"} if failed else {})
+
+
+def row_of(
+    model: Any, run: Mapping[str, Any], measured: Mapping[str, float], name: str, number: int, given: ImportHints, engine: str,
+    *, splits: bool = True,
+) -> dict[str, Any]:  # fmt: skip
+    """A row of one run; `splits`: the engine divides a model over all accelerators unless somebody says otherwise.
+
+    Raises:
+        UsageError: neither the file nor the user says which model ran.
+    """
+    model = given.model or str(model or "")
     if not model:
         raise fault(name, number, "it does not say which model ran", "say it with --model, such as llama-3.1-70b")
-    tp = given.tp or result.get("tensor_parallel_size") or server.get("tp_size")
-    run |= {"tp": int(tp)} if tp else {"tp": given.count}
-    run |= {"weights": given.weights} if given.weights else {}
-    output = measured.get("output_tokens_per_s")
+    tp = given.tp or (given.count if splits else None)
+    made = {**run, **({"tp": tp} if tp else {}), **({"weights": given.weights} if given.weights else {})}
+    figures = dict(measured)
+    output = figures.get("output_tokens_per_s")
     if output is not None:
-        measured["output_tokens_per_s_per_accelerator"] = output / given.count
-    failed = int(result.get("failed") or 0)
-    note = "" if tp else "tensor parallelism is taken as the number of accelerators, since nobody said it"
+        figures["output_tokens_per_s_per_accelerator"] = output / given.count
+    note = "tensor parallelism is taken as the number of accelerators, since nobody said it"
     slug = re.sub(r"[^a-z0-9.]+", "-", f"{engine}-{given.accelerator}-x{given.count}-{model}-{name}-{number}".lower()).strip("-")
     return {
         "id": slug, "task": "inference",
         "source": {"title": f"{engine} benchmark, {name}", "provenance": "read", "date": given.date},
         "engine": engine, "model": {"id": model, "name": model},
         "hardware": {"accelerator": given.accelerator, "count": given.count},
-        "run": run, "measured": {key: round(value, 6) for key, value in measured.items()},
-        **({"flag": f"{failed} requests failed"} if failed else {}), **({"note": note} if note else {}),
+        "run": made, "measured": {key: round(value, 6) for key, value in figures.items()},
+        **({} if given.tp or not splits else {"note": note}),
     }  # fmt: skip
 
 
 def _served(result: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, float]] | None:
     """A server under load."""
-    if "output_throughput" not in result or "completed" not in result:
+    throughput, done = number_of(result.get("output_throughput")), number_of(result.get("completed"))
+    if throughput is None or done is None:
         return None
-    completed = int(result["completed"]) or 1
-    rate, most = _finite(result.get("request_rate")), result.get("max_concurrency")
+    completed = int(done) or 1
+    rate, most = number_of(result.get("request_rate")), result.get("max_concurrency")
     lengths = _lengths(result.get("total_input_tokens"), result.get("total_output_tokens"), completed)
     run: dict[str, Any] = {"mode": "server"}
     if most:
@@ -96,16 +121,16 @@ def _served(result: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, float]
     else:
         run |= {"concurrency": completed}
     run |= lengths
-    measured = {"output_tokens_per_s": float(result["output_throughput"])}
+    measured = {"output_tokens_per_s": throughput}
     measured |= _known(result, {"request_throughput": "requests_per_s", "input_throughput": "prompt_tokens_per_s", **LATENCIES})
     return run, measured
 
 
 def _at_once(result: Mapping[str, Any], completed: int, output: int) -> int | None:
     """How many requests ran at once on average: those that arrive in a second times the seconds that each stays (Little's law)."""
-    duration = _finite(result.get("duration"))
-    stays = next((one for key in ("mean_e2el_ms", "mean_e2e_latency_ms") if (one := _finite(result.get(key)))), None)
-    first, each = _finite(result.get("mean_ttft_ms")), _finite(result.get("mean_tpot_ms"))
+    duration = number_of(result.get("duration"))
+    stays = next((one for key in ("mean_e2el_ms", "mean_e2e_latency_ms") if (one := number_of(result.get(key)))), None)
+    first, each = number_of(result.get("mean_ttft_ms")), number_of(result.get("mean_tpot_ms"))
     if stays is None and first is not None and each is not None:
         stays = first + (output - 1) * each
     return None if not duration or not stays else max(1, round(completed / duration * stays / 1e3))
@@ -120,7 +145,7 @@ def _batched(result: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, float
         run = {key: int(result[key]) for key in ("batch_size", "input_len", "output_len") if result.get(key)}
         measured = {"ttft_ms": float(result["prefill_latency"]) * 1e3}
         measured |= _known(result, {"prefill_throughput": "prompt_tokens_per_s", "median_decode_throughput": "output_tokens_per_s"})
-        if (step := _finite(result.get("median_decode_latency"))) is not None:
+        if (step := number_of(result.get("median_decode_latency"))) is not None:
             measured["tpot_ms"] = step * 1e3
     else:
         return None
@@ -131,7 +156,7 @@ def _batched(result: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, float
 def _offline(result: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, float]] | None:
     """All requests at once."""
     requests = result.get("num_requests") or result.get("successful_requests")
-    elapsed = _finite(result.get("elapsed_time") or result.get("total_latency"))
+    elapsed = number_of(result.get("elapsed_time") or result.get("total_latency"))
     if not requests or not elapsed:
         return None
     run: dict[str, Any] = {"mode": "offline-max-throughput", "requests": int(requests)}
@@ -153,11 +178,12 @@ def _lengths(given: Any, made: Any, requests: int) -> dict[str, int]:
 
 
 def _known(result: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, float]:
-    found = {ours: _finite(result.get(theirs)) for theirs, ours in names.items()}
+    found = {ours: number_of(result.get(theirs)) for theirs, ours in names.items()}
     return {key: value for key, value in found.items() if value is not None and value > 0}
 
 
-def _finite(value: Any) -> float | None:
+def number_of(value: Any) -> float | None:
+    """A finite number, or None: it is none."""
     try:
         made = float(value)
     except (TypeError, ValueError):
