@@ -26,9 +26,9 @@ from gpuplan.formulas.basic import difference, remaining_seconds, repeated_secon
 from gpuplan.formulas.training import (
     accumulated_bytes,
     beyond_measured_seconds,
-    hand_over_overlap,
     straggler_seconds,
     sync_window_seconds,
+    unhidden_hand_over_seconds,
     unhidden_seconds,
     unmodelled_seconds,
     without_pipeline_seconds,
@@ -266,19 +266,17 @@ def micro_batch_seconds(pricer: StepPricer, at: str, stage: Stage, layers: dict[
         )
         micro["pipeline_send"] = handed
         if profile.overlap.pp is not None:
-            micro["pipeline_send"] = unhidden_seconds.term(
-                f"{at}.micro.pipeline_send", comm=handed, overlap=_hand_over_overlap(pricer, profile.overlap.pp)
-            )
+            micro["pipeline_send"] = _unhidden_hand_overs(pricer, f"{at}.micro.pipeline_send", handed, profile.overlap.pp)
     return micro
 
 
-def _hand_over_overlap(pricer: StepPricer, plain: Sourced) -> Term:
-    """The share of the hand-overs between stages that is hidden."""
+def _unhidden_hand_overs(pricer: StepPricer, name: str, handed: Term, plain: Sourced) -> Term:
+    """The hand-overs between stages that are not hidden."""
     known, interleaved = pricer.subject.habit("pp_overlap", plain), pricer.profile.overlap.interleaved
     if interleaved is None:
-        return known
-    return hand_over_overlap.term(
-        "pipeline.overlap", chunks=pricer.step.vpp, plain=known,
+        return unhidden_seconds.term(name, comm=handed, overlap=known)
+    return unhidden_hand_over_seconds.term(
+        name, comm=handed, chunks=pricer.step.vpp, plain=known,
         interleaved=pricer.subject.habit("interleaved_overlap", interleaved),
     )  # fmt: skip
 

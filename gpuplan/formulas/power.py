@@ -39,8 +39,8 @@ _RATE = Source("definition", "the rate at the first clock, over how much longer 
 def sustained_flop_per_s(*, peak: FlopPerS, efficiency: Ratio, throttle: Ratio) -> FlopPerS:
     """What long matmuls sustain once the clock has settled.
 
-    >>> sustained_flop_per_s(peak=2500e12, efficiency=0.81, throttle=0.5)
-    1350000000000000.0
+    >>> sustained_flop_per_s(peak=2500e12, efficiency=0.81, throttle=0.5) / 1e12
+    1350.0
     """
     return peak * efficiency / (1.0 + throttle)
 
@@ -54,7 +54,7 @@ def rate_with_sibling(
     A chip of 1,200 W that was found to sustain 1,370 TFLOP/s beside one of 1,000 W with 1,600, which would be 1,753 at its limit:
 
     >>> rate_with_sibling(rate=1370e12, count=1.0, power=1200.0, sibling_rate=1600e12, sibling_power=1000.0) / 1e12
-    1549.621
+    1549.586
     """
     return rate * (sibling_rate / rate * sqrt(power / sibling_power)) ** (1.0 / (count + 1.0))
 

@@ -294,13 +294,14 @@ def unhidden_seconds(*, comm: Seconds, overlap: Ratio) -> Seconds:
 
 
 @formula(DEFINITION)
-def hand_over_overlap(*, chunks: Count, plain: Ratio, interleaved: Ratio) -> Ratio:
-    """The share of the hand-overs between pipeline stages that is hidden, with so many chunks of layers on a rank.
+def unhidden_hand_over_seconds(*, comm: Seconds, chunks: Count, plain: Ratio, interleaved: Ratio) -> Seconds:
+    """The share of the hand-overs between pipeline stages that does not run beside computation, by the chunks of layers of a rank.
 
-    >>> hand_over_overlap(chunks=1, plain=0.0, interleaved=0.8), hand_over_overlap(chunks=4, plain=0.0, interleaved=0.8)
-    (0.0, 0.8)
+    >>> given = {"comm": 4.0, "plain": 0.0, "interleaved": 0.75}
+    >>> unhidden_hand_over_seconds(chunks=1, **given), unhidden_hand_over_seconds(chunks=4, **given)
+    (4.0, 1.0)
     """
-    return where(chunks > 1, interleaved, plain)
+    return comm * (1 - where(chunks > 1, interleaved, plain))
 
 
 @formula(DEFINITION)

@@ -39,7 +39,8 @@ def with_sibling_clock(
     on the user's own machine stands as it is, and so does a clock of a chip that nobody measured (`borrowed_clock`).
     """
     found = dict(changes)
-    if chip.power is None or not chain or chain[0].borrowed or chain[0].file.machine is not None:
+    own_machine = any(link.file.machine is not None and not link.borrowed for link in chain)
+    if chip.power is None or own_machine or not chain or chain[0].borrowed:
         return found
     others = list(_others(chip, chain, catalog, engine, matmuls_of))
     dtypes: list[Dtype] = [one for one in get_args(Dtype) if one in chip.dtypes()]
