@@ -45,7 +45,7 @@ def card_of_repository(name: HubName, why: str, extra_dirs: Sequence[Path] = ())
     kind = USUAL if name.file_type is None else _type(name)
     # What is published in a type whose experts GGUF files have too (MXFP4) keeps them; other types are made anew.
     kept = None if found.weights is None else f"{found.weights.method}_moe"
-    if name.file_type is None and kept in FILE_TYPES:
+    if name.file_type is None and kept is not None and kept in FILE_TYPES:
         kind = kept
     stored = WeightsFormat(method=kind, source=f"{name.repo}:{name.file_type or USUAL.upper()}")
     said = f"{why}: taken for {found.id} in {stored.method}, by its name"
