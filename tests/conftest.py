@@ -21,6 +21,11 @@ settings.load_profile("same")
 gc.set_threshold(100_000, 20, 100)
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What takes longest is begun first: at the end one process would be busy with it, and the others have nothing left to do."""
+    items.sort(key=lambda item: item.get_closest_marker("long") is None)
+
+
 def pytest_collection_finish() -> None:
     """Set what was collected aside: to look through it whenever garbage is looked for took 14 s of processor time in each process.
 

@@ -202,18 +202,16 @@ def of_searches() -> set[str]:
 
 
 @pytest.mark.slow
-def test_every_formula_is_reached() -> None:
+@pytest.mark.long
+def test_every_formula_is_reached_and_no_question_is_asked_in_vain() -> None:
+    """One test, so that no other process answers all golden scenarios once more."""
     reached = with_what_they_call(of_answers() | of_cards() | of_kernels() | of_roofline() | of_plans() | of_searches())
     live = {name for name, made in every_formula().items() if not is_reference(made)}
     assert sorted(live - reached) == [], "no command uses these: use them, make them reference formulas with a case, or delete them"
     assert sorted(reached - live) == [], "an estimate uses reference formulas: they belong with the live ones"
-
-
-@pytest.mark.slow
-def test_every_question_reaches_what_no_golden_scenario_does() -> None:
     golden: set[str] = set().union(*(of_answer(one) for one in SCENARIOS))
     for line in QUESTIONS:
-        assert of_answer(line) - golden, line
+        assert of_answer(line) - golden, f"a golden scenario reaches all that this does: {line}"
 
 
 @cache

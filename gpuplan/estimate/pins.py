@@ -10,7 +10,7 @@ from gpuplan.errors import ImpossibleError, Problem, UsageError, did_you_mean
 from gpuplan.estimate.result import Breakdown, Estimate
 from gpuplan.num import is_array
 from gpuplan.record import Record
-from gpuplan.term import Term
+from gpuplan.term import Term, walk_of
 from gpuplan.units import human
 
 R = TypeVar("R", bound=Record)
@@ -151,7 +151,7 @@ def answered(estimate: Estimate, pins: Pins) -> Made:
 
 def _known(estimate: Estimate, pins: Pins) -> None:
     roots = [*estimate.figures.values(), *(rank.total for one in estimate.breakdowns for rank in (one, *one.rivals))]
-    known = {term.name for root in roots for term in root.walk()} | set(estimate.figures)
+    known = {term.name for term in walk_of(roots)} | set(estimate.figures)
     missing = [
         Problem("set.unknown-term", f"no term is called `{name}`", did_you_mean(name, known) or "see `--explain` for the names")
         for name in pins

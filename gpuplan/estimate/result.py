@@ -212,7 +212,7 @@ class Estimate(Record):
 
     def names(self) -> list[str]:
         """Every term name below the figures, for `--explain`, `--set` and did-you-mean."""
-        return list(dict.fromkeys(term.name for root in self.figures.values() for term in root.walk()))
+        return list(dict.fromkeys(term.name for term in walk_of([*self.figures.values()])))
 
 
 _WAITS = re.compile(r"(ttft|e2e)(_p\d+)?_s$|waiting_requests$")

@@ -15,7 +15,7 @@ from gpuplan.load.rules import Rules
 from gpuplan.load.step_lines import StepLines
 from gpuplan.load.step_times import StepTimes, chunk_group, decoding_group
 from gpuplan.record import Record
-from gpuplan.term import Term
+from gpuplan.term import Term, walk_of
 
 
 class Service(Record, eq=False, kw_only=True):
@@ -108,7 +108,7 @@ def names_below(model: ServingModel) -> set[str]:
         "hand_over_steps": profile.hand_over_steps,
     }
     roots += [habit(name, one) for name, one in hosts.items() if one is not None]
-    return {term.name for root in roots for term in root.walk()}
+    return {term.name for term in walk_of(roots)}
 
 
 def _number(model: ServingModel, term: Term) -> float:

@@ -29,6 +29,7 @@ def test_all_engines_share_one_range() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_the_range_is_what_the_tool_finds() -> None:
     (kept,) = set(shipped().values())
     assert residual_of(left_out(peaks(), ENGINES)) == pytest.approx(kept)

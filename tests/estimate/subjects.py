@@ -16,7 +16,7 @@ from gpuplan.plan.parallelism import Parallelism
 from gpuplan.plan.serve import ServePlan
 from gpuplan.plan.train import TrainPlan
 from gpuplan.search.library import Found, Library
-from gpuplan.term import Term
+from gpuplan.term import Term, walk_of
 
 NAMED = (
     "llama-3.1-8b", "llama-3.1-70b", "mixtral-8x7b", "deepseek-v3", "gemma-3-27b", "gpt2", "mamba2-2.7b", "qwen3-next-80b-a3b",
@@ -79,12 +79,7 @@ def serve_plan(**given: Any) -> ServePlan:
 
 def all_terms(roots: Mapping[str, Term]) -> Iterator[Term]:
     """Every term below some figures once."""
-    seen: set[int] = set()
-    for root in roots.values():
-        for term in root.walk():
-            if id(term) not in seen:
-                seen.add(id(term))
-                yield term
+    return walk_of([*roots.values()])
 
 
 def traffic(made: TrainingFigures, word: str) -> list[float]:

@@ -17,6 +17,7 @@ from gpuplan.plan.parallelism import Parallelism
 from gpuplan.plan.serve import Images, ServePlan
 from gpuplan.search.library import Library
 from gpuplan.search.serving import answer_fit, answer_serving
+from gpuplan.term import walk_of
 
 H100 = "h100-sxm-80gb"
 
@@ -80,9 +81,8 @@ def test_the_encoder_explains_itself() -> None:
     assert "qwen2_vl" in tokens.source.url
     assert "1288 x 868" in tokens.source.section
     values: dict[str, set[float]] = {}
-    for root in made.figures.values():
-        for one in root.walk():
-            values.setdefault(one.name, set()).add(float(one.value))
+    for one in walk_of([*made.figures.values()]):
+        values.setdefault(one.name, set()).add(float(one.value))
     assert len(values) > 100
     assert [name for name, found in values.items() if len(found) > 1 and "image" in name] == []
 

@@ -10,6 +10,7 @@ from gpuplan.errors import GpuplanError
 from gpuplan.estimate.result import Estimate
 from gpuplan.plan.ask import TrainAsk
 from gpuplan.search.ask import train
+from gpuplan.term import walk_of
 
 NEMO_RL = {"engine": "nemo", "rl": "grpo", "prompts": 64, "group_size": 32, "prompt_len": 200, "response_max": 3896, "vpp": 1,
            "global_batch": 512, "micro_batch": 4, "idle": "host", "overlap": ("dp",)}  # fmt: skip
@@ -162,9 +163,8 @@ def test_smaller_batches_are_more_updates_of_the_same_tokens() -> None:
 def test_names_mean_one_value() -> None:
     made = asked(**SMALL | {"rl": "ppo"})
     values: dict[str, set[float]] = {}
-    for root in (*made.figures.values(), *(one.total for one in made.breakdowns)):
-        for term in root.walk():
-            values.setdefault(term.name, set()).add(float(term.value))
+    for term in walk_of([*made.figures.values(), *(one.total for one in made.breakdowns)]):
+        values.setdefault(term.name, set()).add(float(term.value))
     assert {name: found for name, found in values.items() if len(found) > 1} == {}
 
 

@@ -22,7 +22,7 @@ from gpuplan.render.report.template import html
 from gpuplan.render.report.working import LEVELS, anchor_of, working
 from gpuplan.render.text import shown
 from gpuplan.search.ask import answered
-from gpuplan.term import Formula, Source, Term, total
+from gpuplan.term import Formula, Source, Term, total, walk_of
 
 EVIL = "<script>alert('x')</script>"
 VOID = {"meta", "br", "link", "img", "input", "hr"}
@@ -93,10 +93,10 @@ def test_every_figure_and_source_of_the_answer_stands_on_it(task: str) -> None:
     told = [row[1].removesuffix(" *") for row in rows]
     assert told == [shown(key, float(term.value), term.unit) for key, term in one.figures.items()]
     told_working = next(block for block in report.blocks if isinstance(block, page.Working))
-    leaves = {t.source.url for root in one.figures.values() for t in root.walk() if t.formula is None and t.source.url}
+    leaves = {t.source.url for t in walk_of([*one.figures.values()]) if t.formula is None and t.source.url}
     assert leaves <= {source.url for source in told_working.sources}
     names = {line.term or line.name for line in told_working.lines if not line.closes}
-    assert {t.name for root in one.figures.values() for t in root.walk()} <= names | {*one.figures}
+    assert {t.name for t in walk_of([*one.figures.values()])} <= names | {*one.figures}
 
 
 def test_what_the_user_named_is_escaped_wherever_it_stands() -> None:

@@ -15,6 +15,7 @@ from gpuplan.search.ask import estimated
 from gpuplan.search.library import Library
 from gpuplan.specs.catalog import Catalog
 from gpuplan.specs.engine import Engine
+from gpuplan.term import walk_of
 from tests.sweeps import thinned
 
 PLAN: dict[str, Any] = {"tp": 2, "pp": 1, "micro_batch": 1, "recompute": "none"}
@@ -124,7 +125,7 @@ def library(*, calibrated: bool = False) -> Library:
 
 def says(made: Estimate) -> tuple[tuple[str, float], ...]:
     roots = [*made.figures.values(), *(breakdown.total for breakdown in made.breakdowns)]
-    return tuple(sorted({(term.name, float(term.value)) for root in roots for term in root.walk()}))
+    return tuple(sorted({(term.name, float(term.value)) for term in walk_of(roots)}))
 
 
 def asked(task: str, given: dict[str, Any]) -> Estimate:
