@@ -109,7 +109,7 @@ def _told_by_rule(repository: str, why: str, extra_dirs: Sequence[Path]) -> Mode
     if not any(pattern.match(name) for pattern, _, _ in rules()):
         return None
     found = card_by_name(repository, why, extra_dirs)
-    return None if found is None or _QUANTISED.search(name) and found.weights is None else found
+    return None if found is None or (_QUANTISED.search(name) and found.weights is None) else found
 
 
 def _is_plain(card: ModelCard, extra_dirs: Sequence[Path]) -> bool:

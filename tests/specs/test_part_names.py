@@ -46,5 +46,10 @@ def test_names_that_two_generations_share_are_asked_back():
 
 def test_graphics_of_a_processor_are_parts():
     catalog = Catalog.open(env={"HOME": "/nowhere"})
-    told = {"AMD Radeon 890M Graphics": "radeon-890m", "Ryzen 7 8840U": "radeon-780m", "Core Ultra 7 258V": "arc-140v", "Arc B390": "arc-b390"}
+    told = {
+        "AMD Radeon 890M Graphics": "radeon-890m",
+        "Ryzen 7 8840U": "radeon-780m",
+        "Core Ultra 7 258V": "arc-140v",
+        "Arc B390": "arc-b390",
+    }
     assert {name: _answer(name, catalog) for name in told} == told
