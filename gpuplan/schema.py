@@ -59,6 +59,8 @@ class Pattern(Record):
     """A text must match this regular expression."""
 
     regex: str
+    says: str = ""
+    """What a person would call it, for a hint."""
 
 
 DAY = (
@@ -291,7 +293,8 @@ def _choice(allowed: tuple[Any, ...]) -> Read:
         if isinstance(given, (str, int)) and (type(given), given) in known:
             return given
         words = [one for one in allowed if isinstance(one, str)]
-        hint = (did_you_mean(given, words) if isinstance(given, str) else "") or f"write {every}"
+        same = [one for one in words if isinstance(given, str) and one.casefold() == given.strip().casefold()]
+        hint = (did_you_mean(same[0] if same else given, same or words) if isinstance(given, str) else "") or f"write {every}"
         return report.bad(at, "unknown-value", f"`{given}` is not allowed here", hint)
 
     return go
@@ -349,7 +352,7 @@ def _matching(inner: Read, mark: Pattern) -> Read:
         made = inner(given, at, report)
         if made is not BAD and regex.fullmatch(made) is None:
             small = re.sub(r"[\s/]+", "-", made.strip().lower())
-            hint = f"write it as `{small}`" if regex.fullmatch(small) else f"it must match {mark.regex}"
+            hint = f"write it as `{small}`" if regex.fullmatch(small) else mark.says or f"it must match {mark.regex}"
             return report.bad(at, "bad-format", f"`{given}` is not written as it must be", hint)
         return made
 
@@ -443,7 +446,8 @@ def _extra(names: tuple[str, ...], given: Mapping[Any, Any], at: Path_, report: 
     for key in given:
         if key not in names:
             here = (*at, key)
-            hint = did_you_mean(str(key), names) or f"known here are {', '.join(names)}"
+            digits = "a number has no commas between its digits" if re.fullmatch(r"\d{1,3}", str(key)) else ""
+            hint = digits or did_you_mean(str(key), names) or f"known here are {', '.join(names)}"
             report.bad(here, "unknown-key", f"`{'.'.join(map(str, here))}` is not a key gpuplan knows", hint)
 
 

@@ -20,7 +20,7 @@ Dtype: TypeAlias = Literal["bf16", "fp16", "fp32", "fp8"]
 NumberKind: TypeAlias = Literal["int", "float"]
 Dispatcher: TypeAlias = Literal["deepep", "hybridep"]
 Schedule: TypeAlias = Literal["gpipe", "zb-h1", "zb-h2", "zb-v", "dualpipe"]
-Date: TypeAlias = Annotated[str, Pattern(rf"^{DAY}$")]
+Date: TypeAlias = Annotated[str, Pattern(rf"^{DAY}$", "write a day: 2026-10-31")]
 
 
 class CardSource(Schema):

@@ -19,9 +19,9 @@ from gpuplan.term import NOT_ON_RECORD, Kind, Source, Term
 _URL = re.compile(r"https?://[^\s/]+\.[^\s/]+")
 NEEDS_URL = {"datasheet", "docs", "model-card", "paper", "price", "engine"}
 Id: TypeAlias = Annotated[str, Pattern(r"^[a-z0-9][a-z0-9._-]*$")]
-Date: TypeAlias = Annotated[str, Pattern(rf"^{DAY}$")]
+Date: TypeAlias = Annotated[str, Pattern(rf"^{DAY}$", "write a day: 2026-10-31")]
 MONTH = re.compile(rf"^((19|20)\d\d(-(0[1-9]|1[0-2]))?|{DAY})$", re.ASCII)
-Month: TypeAlias = Annotated[str, Pattern(MONTH.pattern)]
+Month: TypeAlias = Annotated[str, Pattern(MONTH.pattern, "write a year, a month or a day: 2026, 2026-10 or 2026-10-31")]
 
 
 class SourceEntry(Schema):

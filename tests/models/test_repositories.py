@@ -28,6 +28,8 @@ CASES = {
     "mlx-community/Llama-3.2-3B-Instruct-4bit": ("llama-3.2-3b", "mlx", 4),
     "mlx-community/Llama-3.2-3B-Instruct-8bit": ("llama-3.2-3b", "mlx", 8),
     "qwen3-8b-awq": ("qwen3-8b", "awq", 4),
+    "RedHatAI/Qwen3-8B-quantized.w4a16": ("qwen3-8b", "compressed-tensors", 4),
+    "nvidia/Qwen3-32B-NVFP4": ("qwen3-32b", "nvfp4", 4),
 }
 
 

@@ -277,7 +277,7 @@ BAD = [
     ("format: 1", "format: 2", "spec.unknown-value", 2, "write 1"),
     ("id: my-gpu", "id: my-cpu", "spec.id-not-file-name", 3, "rename the file"),
     ("name: My GPU\n", "", "spec.missing-key", 1, "What people call it."),
-    ("checked: 2026-11-20", "checked: yesterday", "spec.bad-format", 13, "it must match"),
+    ("checked: 2026-11-20", "checked: yesterday", "spec.bad-format", 13, "write a day: 2026-10-31"),
     ("url: https://example.org/sheet, ", "", "spec.source-without-url", 13, "kind: assumed"),
     ("url: https://example.org/sheet", "url: nowhere", "spec.bad-url", 13, "https://"),
     ("aliases: [mine]", "aliases: mine", "spec.wrong-type", 5, "write `[…]`"),

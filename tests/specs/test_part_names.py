@@ -31,3 +31,25 @@ def test_every_name_is_a_part_or_answered_with_the_nearest_and_why():
     assert answers["6800 xt"] == "rx-6800-xt"
     assert answers["RTX PRO 6000 Blackwell Max-Q Workstation Edition"] == "rtx-pro-6000-blackwell-max-q"
     assert "rtx-2070-laptop" in answers["NVIDIA GeForce RTX 2070 with Max-Q Design"]
+
+
+def test_names_that_two_generations_share_are_asked_back():
+    catalog = Catalog.open(env={"HOME": "/nowhere"})
+    for name, parts in [
+        ("RTX 6000", ("rtx-6000-ada", "quadro-rtx-6000")),
+        ("RTX 4000", ("rtx-4000-ada", "quadro-rtx-4000")),
+        ("NVIDIA GeForce RTX 4090D 48GB", ("rtx-4090-d",)),
+    ]:
+        answer = _answer(name, catalog)
+        assert all(part in answer for part in parts), (name, answer)
+
+
+def test_graphics_of_a_processor_are_parts():
+    catalog = Catalog.open(env={"HOME": "/nowhere"})
+    told = {
+        "AMD Radeon 890M Graphics": "radeon-890m",
+        "Ryzen 7 8840U": "radeon-780m",
+        "Core Ultra 7 258V": "arc-140v",
+        "Arc B390": "arc-b390",
+    }
+    assert {name: _answer(name, catalog) for name in told} == told
