@@ -5,11 +5,11 @@
 The range of a figure is made of all doubts: what kernels were measured to scatter, host times, defaults, and two factors of the
 engine, of prompts and of decode steps, for all that is not told apart. Those two are fitted, four numbers an engine: of all
 pairs of ends the pair that makes ranges least wide while they hold `SHARE` of the rows of each figure, of those that a fit of
-parameters saw and, apart from them, of those that none did. Where no pair does that in ranges of a width that helps anybody
-(`Kind.widest`), the one that holds most within it is taken. Engines of few rows, or of one source, share a pair: those of them
-take it, where it is wider, whose own ends hold less than that share. `left out` is what ranges hold of each source that is fitted
-without it. Doubts are taken as independent, as `gpuplan.ranges` adds them; a factor
-that ranges twice as far moves a figure by twice the logarithm.
+parameters saw, of those that none did, and of those at a rate, each by themselves. Where no pair does that in ranges of a width
+that helps anybody (`Kind.widest`), the one that holds most within it is taken. Engines of few rows, or of one source, share a
+pair: those of them take it, where it is wider, whose own ends hold less than that share. `left out` is what ranges hold of each
+source that is fitted without it. Doubts are taken as independent, as `gpuplan.ranges` adds them; a factor that ranges twice as
+far moves a figure by twice the logarithm.
 
 `--write` puts the ends into the files of the engines, `--check` fails where they are others. Needs numpy.
 """
@@ -26,6 +26,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gpuplan.accuracy.compare import Metric
+from gpuplan.accuracy.report import engine_of
 from gpuplan.accuracy.rows import Row, packaged, read_rows
 from gpuplan.files.read import text_of
 from gpuplan.files.write import write
@@ -68,12 +69,14 @@ class Points(NamedTuple):
     """Figures of runs, an array each: how far they were measured from the estimate as a time, and how far doubts move that.
 
     All are logarithms. `others` holds what all doubts but the factor add up to below and above, `own` what a factor of e does, as
-    far as the estimate is in proportion to it; `seen` tells rows that fits of parameters may have seen.
+    far as the estimate is in proportion to it; `seen` tells rows that fits of parameters may have seen, and
+    `shown` the engine as reports have it: apart at a rate.
     """
 
     metric: Any
     seen: Any
     source: Any
+    shown: Any
     off: Any
     others: Any
     own: Any
@@ -108,10 +111,10 @@ def points_of(rows: Iterable[Row], wanted: Sequence[str] = ()) -> dict[tuple[str
     """The points of each engine and factor, of those engines that are wanted, or of all."""
     moved: dict[int, tuple[tuple[str, ...], Any]] = {}
     found: dict[tuple[str, str], list[tuple[Any, ...]]] = defaultdict(list)
-    for one in priced_rows(rows):
+    for one in priced_rows(rows, wanted):
         for kind in KINDS:
             for metric, figure in one.figures.items():
-                if metric not in kind.metrics or (wanted and one.engine not in wanted):
+                if metric not in kind.metrics:
                     continue
                 if id(figure.root) not in moved:
                     names, sizes = swings({"": figure.root})
@@ -127,11 +130,11 @@ def points_of(rows: Iterable[Row], wanted: Sequence[str] = ()) -> dict[tuple[str
                 others = np.sqrt((below[~own] ** 2).sum()), np.sqrt((above[~own] ** 2).sum())
                 reach = _reach(one.roots.values(), f"engine.{kind.key}")
                 slope = (below[own].sum() / reach.low, above[own].sum() / reach.high) if own.any() and reach else (0.0, 0.0)
-                found[one.engine, kind.key].append((metric, one.row.fitted, one.row.set, off, others, slope))
+                found[one.engine, kind.key].append((metric, one.row.fitted, one.row.set, engine_of(one.row), off, others, slope))
     return {
         key: Points(
-            *(np.array([one[at] for one in some]) for at in range(3)),
-            *(np.array([one[at] for one in some], float) for at in range(3, 6)),
+            *(np.array([one[at] for one in some]) for at in range(4)),
+            *(np.array([one[at] for one in some], float) for at in range(4, 7)),
         )
         for key, some in found.items()
     }  # fmt: skip
@@ -181,7 +184,11 @@ def fit(points: Points, kind: Kind, tried: Tried | None = None, without: str | N
     """
     tried = tried or Tried.of(points)
     there = points.source != without
-    parts = [there & (points.metric == metric) & (points.seen == seen) for metric in kind.metrics for seen in (True, False)]
+    parts = [
+        there & (points.metric == metric) & apart
+        for metric in kind.metrics
+        for apart in (points.seen, ~points.seen, *(points.shown == name for name in set(points.shown)))
+    ]
     parts = [one for one in parts if one.sum() >= PART] or [there]
     share = np.min([tried.held[:, one].mean(axis=1) for one in parts], axis=0)
     middle = np.max(
@@ -211,7 +218,7 @@ def are_few(points: Points) -> bool:
 
 
 def at_least(now: Range, shared: Range, points: Points) -> Range:
-    """The range of an engine of few rows: its own, if that holds its share, or the wider of it and the shared one, if that helps."""
+    """The range of an engine of few rows: its own if that holds its share, or the wider of it and the shared one if that helps."""
     if points.held(*now).mean() >= SHARE:
         return now
     wider = Range(max(now.low, shared.low), max(now.high, shared.high))

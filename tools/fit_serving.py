@@ -129,6 +129,7 @@ PLAN: Mapping[str, Mapping[str, Parameter]] = {
     "vllm": {
         "step_host": Parameter(3e-4, 1.0, "tpot_s", IDLE, STEP_OF_V1, users=(1, 8)),
         f"{WAITING}.step_host": Parameter(1e-3, 1.0, "tpot_s", RATES, f"{STEP_OF_V1}, until 0.13", WAITING),
+        f"{WAITING}.request_host": Parameter(1e-2, 1.0, "ttft_s", RATES, f"{REQUEST}, until 0.13", WAITING, dense_alone=False),
         "request_host": Parameter(1e-2, 1.0, "ttft_s", IDLE, REQUEST, None, dense_alone=False, users=(1, 8)),
         "token_host": Parameter(2e-6, 0.5, "ttft_s", IDLE, READING, None, dense_alone=False, users=(1, 8)),
         f"{PYTHON}.step_host": Parameter(2e-3, 0.5, "tokens_per_s", WHOLE_BATCHES, STEP_OF_V0, PYTHON),

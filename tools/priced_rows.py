@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from gpuplan.accuracy.compare import Metric
@@ -42,22 +42,28 @@ class Priced(NamedTuple):
     roots: Mapping[str, Term]
 
 
-def priced_rows(rows: Iterable[Row]) -> Iterator[Priced]:
-    """Rows with their figures; left out are those that cannot be asked, or have prompts and answers on different accelerators."""
+def priced_rows(rows: Iterable[Row], engines: Collection[str] = ()) -> Iterator[Priced]:
+    """Rows with their figures, of some engines, or of all without any named.
+
+    Left out are those that cannot be asked, or have prompts and answers on different accelerators.
+    """
     library = Library.of(ServeAsk(model="", on=""))
     known = answers(library)
-    asks: dict[str, tuple[Row, ServeAsk]] = {}
+    asks: dict[str, tuple[Row, ServeAsk, str]] = {}
     for row in (one.as_typed() for one in rows if not one.flag and not one.fault):
         try:
-            asks[row.id] = row, serving_ask(row, known.card, known.keep, known.engine)
+            ask = serving_ask(row, known.card, known.keep, known.engine)
         except (Skip, GpuplanError, TypeError, ValueError, AttributeError):
             continue
+        profile = known.engine(ask.engine.partition("@")[0]) if ask.engine else None
+        if profile is not None and (not engines or profile[0].id in engines):
+            asks[row.id] = row, ask, profile[0].id
     places = {
         text: (group, place)
-        for group in priced_at_once((ask for _, ask in asks.values()), library)
+        for group in priced_at_once((ask for _, ask, _ in asks.values()), library)
         for text, place in group.places.items()
     }
-    for row, ask in asks.values():
+    for row, ask, engine in asks.values():
         found = places.get(repr(ask))
         try:
             made = known.serve(ask) if found is None else found[0].at(found[1])
@@ -72,9 +78,8 @@ def priced_rows(rows: Iterable[Row]) -> Iterator[Priced]:
             key = names.get(id(term)) or BATCHED[metric]
             over = None if id(term) in names else _number(term) * _number(made.figures[key])
             figures[metric] = Estimated(roots[key], place, measured, over)
-        profile = known.engine(ask.engine.partition("@")[0]) if ask.engine else None
-        if figures and profile is not None:
-            yield Priced(row, profile[0].id, figures, roots)
+        if figures:
+            yield Priced(row, engine, figures, roots)
 
 
 def _number(term: Term) -> float:

@@ -12,7 +12,7 @@ from gpuplan.calibrate.serving_fit import Factor, RunPoint, ServingFit, fit_serv
 from gpuplan.errors import GpuplanError
 
 if TYPE_CHECKING:
-    from gpuplan.accuracy.compare import Point
+    from gpuplan.accuracy.compare import Metric, Point
     from gpuplan.accuracy.rows import Row
     from gpuplan.calibrate.imports.merge import ImportedFile
     from gpuplan.estimate.result import Estimate
@@ -126,7 +126,7 @@ class _Runs:
         return found
 
 
-def _of_prompts(row: Row, made: Estimate, points: Mapping[str, Point]) -> list[RunPoint]:
+def _of_prompts(row: Row, made: Estimate, points: Mapping[Metric, Point]) -> list[RunPoint]:
     """What a run tells of prefill: where prompts are read alone, as a time or as a speed.
 
     Under load the first token waits for other requests, which says nothing of how long prefill takes.

@@ -37,6 +37,7 @@ def points(count: int = 400, spread: float = 0.15, others: float = 0.05, sources
     order = np.arange(count)
     return Points(
         metric=np.array(["tpot"] * count), seen=order % 3 > 0, source=np.array(sources)[order % len(sources)],
+        shown=np.array(["e"] * count),
         off=np.random.default_rng(7).normal(0.0, spread, count), others=np.full((count, 2), others), own=np.ones((count, 2)),
     )  # fmt: skip
 

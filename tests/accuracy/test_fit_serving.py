@@ -8,7 +8,7 @@ import pytest
 from gpuplan.accuracy.rows import Row, packaged, read_rows
 from gpuplan.plan.ask_serving import ServeAsk
 from gpuplan.search.library import Library
-from tools.fit_serving import CLOSE, PLAN, Priced, Runs, errors_of, fit, in_file, leaf, runs_of
+from tools.fit_serving import CLOSE, PLAN, RATES, Priced, Runs, errors_of, fit, in_file, leaf, runs_of
 
 
 @pytest.fixture(scope="module")
@@ -22,7 +22,7 @@ def published() -> list[Row]:
 
 
 EVERY = [
-    pytest.param(engine, name, marks=pytest.mark.slow if parameter.users else ())
+    pytest.param(engine, name, marks=pytest.mark.slow if parameter.users or parameter.sources == RATES else ())
     for engine, parameters in PLAN.items()
     for name, parameter in parameters.items()
 ]
