@@ -30,6 +30,13 @@ class Parameter(NamedTuple):
     engines: tuple[str, ...]
     paths: tuple[str, ...]
     meaning: str
+    eras: Mapping[str, str] = {}
+    """Engines that no longer do what it stands for, and the last month that they did."""
+
+    def paths_of(self, engine: str) -> tuple[str, ...]:
+        """Where an engine's file has it, the era of it first where there is one."""
+        era = self.eras.get(engine)
+        return self.paths if era is None else tuple(f"era.{era}.{path}" for path in self.paths)
 
 
 class Group(NamedTuple):
@@ -49,7 +56,7 @@ class Group(NamedTuple):
 
     def paths(self, engine: str) -> dict[str, str]:
         """The parameter that each path of an engine takes its value from."""
-        return {path: name for name, one in self.parameters.items() if engine in one.engines for path in one.paths}
+        return {path: name for name, one in self.parameters.items() if engine in one.engines for path in one.paths_of(engine)}
 
 
 def _pace(family: str, *kinds: str) -> tuple[str, ...]:
@@ -89,9 +96,15 @@ PLAN: Mapping[str, Group] = {
                 ("torchtitan", "composer"),
                 _pace("hopper", "attention"),
                 "FlashAttention-2, written for Ampere, over the kernels for Hopper that were measured",
+                {"torchtitan": "2025-09"},
             ),
             "flash-2.hopper.backward": Parameter(
-                1.8, 0.15, ("torchtitan", "composer"), _pace("hopper", "attention_backward"), "the same, backward"
+                1.8,
+                0.15,
+                ("torchtitan", "composer"),
+                _pace("hopper", "attention_backward"),
+                "the same, backward",
+                {"torchtitan": "2025-09"},
             ),
             "flash-1.ampere": Parameter(
                 1.5,

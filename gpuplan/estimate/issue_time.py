@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from gpuplan.estimate.adapter_time import widening_traffic
-from gpuplan.estimate.pricing import no_time
+from gpuplan.estimate.pricing import alone, no_time
 from gpuplan.estimate.step_pricer import StepPricer
 from gpuplan.formulas.basic import remaining_seconds, repeated_seconds
 from gpuplan.formulas.training import made_again_seconds, shared_count
 from gpuplan.term import Term, total
+from gpuplan.workload.context import ONE
 from gpuplan.workload.counts import count
 from gpuplan.workload.program import ADAPTERS, Role
 from gpuplan.workload.training import BlockWork
@@ -96,6 +97,12 @@ def issued_seconds(pricer: StepPricer, key: str, block: BlockWork) -> Term:
         each = habit("expert_host", profile.experts.host)
         of_experts = repeated_seconds.term(f"layer.{key}.issued_experts", count=experts, seconds=each)
         host = total(f"layer.{key}.issued", {"layer": host, "experts": of_experts})
+    if profile.tensor.host is not None and not alone(pricer.work.dense_stride):
+        layers = shared_count.term(f"layer.{key}.shared", count=ONE, ranks=pricer.work.dense_stride)
+        of_sharing = repeated_seconds.term(
+            f"layer.{key}.issued_sharing", count=layers, seconds=habit("sharing_host", profile.tensor.host)
+        )
+        host = total(f"layer.{key}.issued_shared", {"layer": host, "sharing": of_sharing})
     adapted = len(block.forward.of(Role.ADAPTER_UP).ops)
     if profile.adapters.host is not None and adapted:
         each = habit("adapter_host", profile.adapters.host)

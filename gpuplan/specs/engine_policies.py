@@ -185,6 +185,8 @@ class Tensors(Schema):
     layout: Literal["sequence-first", "batch-first"] = "sequence-first"
     """Hidden states are [sequence, batch, width], of which each rank has a part that lies together, or [batch, sequence, width], so
     that what is gathered or scattered along the sequence is copied (DTensor)."""
+    host: SecondsField | None = None
+    """Further host time to issue one layer's forward pass where several ranks share it, as each operator asks how; None: none."""
     edges: Literal["cut", "whole"] = "cut"
     """Embedding and head are cut, or ranks hold the embedding whole, the head too unless sequence parallelism is on, and gather the
     logits."""

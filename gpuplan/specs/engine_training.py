@@ -47,6 +47,8 @@ class Fusion(Schema):
     """Bytes alive for each logit at the loss."""
     inputs: Literal["shared", "apart", "copied"] | None = None
     """How tensor parallel ranks gather inputs."""
+    shared_host: SecondsField | None = None
+    """Further host time to issue one layer's forward pass where tensor parallel ranks share it."""
 
     def changes(self, profile: TrainingProfile) -> dict[str, Any]:
         """The parts of a profile that this changes."""
@@ -57,6 +59,8 @@ class Fusion(Schema):
             given["loss"] = profile.loss.replaced(alive=self.held_logits)
         if self.inputs is not None:
             given["tensor"] = profile.tensor.replaced(inputs=self.inputs)
+        if self.shared_host is not None:
+            given["tensor"] = given.get("tensor", profile.tensor).replaced(host=self.shared_host)
         return given
 
 

@@ -39,7 +39,7 @@ def test_every_fitted_value_of_a_file_is_a_parameter_of_the_plan_and_the_other_w
 @pytest.mark.parametrize("group", PLAN)
 def test_engines_that_share_a_parameter_have_one_value_of_it(group: str) -> None:
     for one in PLAN[group].parameters.values():
-        values = {in_files(engine)[path] for engine in one.engines for path in one.paths}
+        values = {in_files(engine)[path] for engine in one.engines for path in one.paths_of(engine)}
         assert len(values) == 1, (one.meaning, values)
 
 

@@ -29,7 +29,7 @@ def step(model: str, on: str, engine: str = "megatron-lm", **changes: Any) -> fl
     dp = found.subject.hw.count / (degrees["tp"] * degrees["pp"] * degrees["cp"])
     plan = TrainPlan(
         parallel=Parallelism(**degrees, dp=dp, **shape),
-        seq_len=4096.0,
+        seq_len=changes.pop("seq_len", 4096.0),
         micro_batch=1.0,
         global_batch=changes.pop("batch", dp * 16),
         **changes,
@@ -54,8 +54,25 @@ def test_attention_that_is_on_no_list_is_run_again() -> None:
     plan = {"model": "llama-3.1-8b", "zero_stage": 3, "recompute": "selective-op"}
     then, now = (step(**plan, on="8xb200", engine=engine) for engine in ("torchtitan@2025-08", "torchtitan"))
     assert 1.03 * now < then < 1.2 * now
-    then, now = (step(**plan, on="8xh100", engine=engine) for engine in ("torchtitan@2025-08", "torchtitan"))
-    assert then < 1.01 * now
+    # Hopper has run it since October 2025 (#1776).
+    months = ("torchtitan@2025-08", "torchtitan@2025-10", "torchtitan")
+    flash, listed_later, now = (step(**plan, on="8xh100", engine=engine) for engine in months)
+    assert now < listed_later < flash
+
+
+def test_cudnn_attention_on_hopper_saves_torchtitan_a_tenth_or_more() -> None:
+    # pytorch/torchtitan issue 1042: about 10 % with 14 layers of Llama 3 8B under its whole head, 8192 tokens on H100.
+    plan = {"model": "llama-3.1-8b", "zero_stage": 3, "seq_len": 8192.0, "recompute": "none", "on": "8xh100"}
+    then, now = (step(**plan, engine=engine) for engine in ("torchtitan@2025-09", "torchtitan"))
+    assert 1.08 < then / now < 1.22
+
+
+def test_operators_of_shared_tensors_cost_the_host_unless_compiled() -> None:
+    # pytorch pull request 107305: 0.34 ms for an addmm of DTensors; four passes of 32 layers where all is made again.
+    plan = {"model": "llama-3.1-8b", "on": "8xh200", "tp": 8, "zero_stage": 3, "batch": 1.0, "recompute": "full"}
+    eager, compiled = (step(**plan, engine="torchtitan", how=Manner(compiled=said)) for said in (False, True))
+    assert 32 * 4 * 9 * 0.34e-3 < eager < 2 * 32 * 4 * 9 * 0.34e-3
+    assert compiled < 0.5 * eager
 
 
 def test_dualpipe_hides_the_way_to_experts_unasked() -> None:
