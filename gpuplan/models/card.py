@@ -149,6 +149,8 @@ class WeightsFormat(NumberFormat):
     """Embedding and head are quantised as the layers are (MLX)."""
     otherwise: dict[str, NumberFormat] = field(default_factory=dict)
     """Modules that are quantised in another way, by name; the head only where it is named here, or where `edges` says so."""
+    by: str = ""
+    """Whose checkpoint it is, as the owner of its repository; empty: the model's maker's."""
     source: str = ""
     """What says so, where it is not the card's first source."""
 

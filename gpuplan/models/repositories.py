@@ -93,7 +93,7 @@ def card_by_name(repository: str, why: str, extra_dirs: Sequence[Path] = ()) -> 
         if card is None or rule.mixture not in (None, _is_mixture(card.architecture)):
             continue
         bits = next((int(one) for one in found.groups()[1:] if one), None)
-        return _stored(card, rule, bits, f"{why}: ", title, own=_of_its_maker(owner, card))
+        return _stored(card, rule, bits, f"{why}: ", title, owner)
     plain = _tuned(owner, name, why, extra_dirs) or _named(repository, why, extra_dirs)
     if plain is None or of_another_size(repository, plain.id):
         return None
@@ -180,19 +180,21 @@ def like_card(like: Like, why: str, extra_dirs: Sequence[Path] = ()) -> ModelCar
     )
 
 
-def _of_its_maker(owner: str, card: ModelCard) -> bool:
-    """Whether a repository is the model's maker's, or does not say whose it is: others quantise by rules of their own."""
+def _published(card: ModelCard, short: str, owner: str) -> WeightsFormat | None:
+    """The checkpoint of a type that is on record, unless the repository's owner is another: each quantises by its own rules."""
+    found = card.quantised.get(short)
+    if found is None or not owner:
+        return found
     makers = {alias.partition("/")[0].lower() for alias in card.aliases if "/" in alias}
-    return not owner or owner.lower() in makers
+    return found if owner.lower() in ({found.by} if found.by else makers) else None
 
 
-def _stored(card: ModelCard, rule: Rule, bits: int | None, why: str, title: str, *, own: bool) -> ModelCard:
-    """The card in the type that a rule tells; `own`: as the model's maker stores it, where that is known."""
+def _stored(card: ModelCard, rule: Rule, bits: int | None, why: str, title: str, owner: str) -> ModelCard:
+    """The card in the type that a rule tells, as the owner of the repository stores it where that is known."""
     weights = rule.weights
     if weights is not None:
         short = "fp8" if weights.bits == 8 and weights.number == "float" else weights.method
-        published = card.quantised.get(short) if own else None
-        weights = published or weights.replaced(bits=bits or weights.bits, source=title)
+        weights = _published(card, short, owner) or weights.replaced(bits=bits or weights.bits, source=title)
     said = f"{why}taken for {card.id} in {'16 bits' if weights is None else _said(weights)}, by its name"
     return card.replaced(weights=weights, stored=None, quantised={}, engine=rule.engine or card.engine, notes=(*card.notes, said))
 

@@ -51,9 +51,9 @@ class Together(Record, kw_only=True, eq=False):
 def answers_at_once(asks: Iterable[ServeAsk], library: Library) -> dict[str, Estimate]:
     """The answers of questions by their text, each as `answer_serving` has it but for its explanation and its money.
 
-    What months cost, and tokens that are read and written, is worked out for one answer. Left out are those that must be asked
-    alone: with a division to choose, or options beside the usual ones, or that cannot be answered, so that whoever asks them
-    again hears why.
+    What months cost, tokens that are read and written, and what one request alone has, is worked out for one answer. Left out
+    are those that must be asked alone: with a division to choose, or options beside the usual ones, or that cannot be
+    answered, so that whoever asks them again hears why.
     """
     found: dict[str, Estimate] = {}
     for group in priced_at_once(asks, library):

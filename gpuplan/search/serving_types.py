@@ -37,7 +37,7 @@ def types_of(
     said: list[Choice] = []
     formats = subject.engine.serving.formats if subject.engine.serving is not None else Formats()
     own, why = stored_format(card, subject)
-    loaded = card.stored is not None and card.stored.as_is
+    loaded = card.engine is not None or (card.stored is not None and card.stored.as_is)  # a file of the engine's own
     made_into = None if loaded else formats.of_checkpoints.get(weights or own)
     if made_into is not None:
         taken = f"what files of {subject.engine.name} have of {weights or own} ({_source(subject, made_into)})"

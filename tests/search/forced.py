@@ -17,7 +17,7 @@ from gpuplan.search.training import chosen_with
 from gpuplan.search.training_space import looked
 from tests.estimate.subjects import library
 
-BEATEN = 1.005
+BEATEN = 1.007
 """So much faster, or so much faster at worst, is another plan that beats what was chosen."""
 MODELS = ("llama-3.2-1b", "llama-3.1-8b", "qwen3-32b", "llama-3.1-70b", "mixtral-8x7b", "qwen3-30b-a3b", "deepseek-v2-lite")
 MACHINES = ("h100", "8xh100", "64xh100", "2xaws:p4d.24xlarge", "8xl40s", "4xmi300x", "tpu-v5p-16", "16xb200", "2xrtx-4090")

@@ -48,8 +48,10 @@ def assert_alike(estimate: Callable[[Any], Mapping[str, Term]], space: Space[Any
         many = estimate(part.plan)
     along = part.places(np.array([flat])).values()
     one = estimate(space.at((*part.index, *(int(places[0]) for places in along))))
-    assert set(many) == set(one)
     place = tuple(int(at) for at in np.unravel_index(flat, part.legal.shape))
+    # Where no stage holds a cache there is no number of sequences, which is infinite among others that have one.
+    endless = {name for name in set(many) - set(one) if np.isinf(part.full(many[name].value)[place])}
+    assert set(many) - endless == set(one)
     done: dict[int, Term] = {}
     for name, term in one.items():
         assert part.full(many[name].value)[place] == pytest.approx(term.value, rel=1e-12, abs=1e-300), name

@@ -105,7 +105,7 @@ def test_the_engine_is_that_of_the_machine(on: str, engine: str) -> None:
 
 
 def test_a_stored_type_is_kept() -> None:
-    assert [one.estimate.question["weights"] for one in found("gpt-oss-20b").runs] == ["mxfp4"]
+    assert [one.estimate.question["weights"] for one in found("gpt-oss-20b").runs] == ["mxfp4_moe"]
 
 
 def test_licences_that_cards_name() -> None:
