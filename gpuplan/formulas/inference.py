@@ -295,7 +295,7 @@ def whole_sequences(*, pool: Bytes, each: Bytes) -> Count:
     >>> whole_sequences(pool=10.0, each=3.0)
     3.0
     """
-    return maximum(floor(pool / each), 0.0 * pool / each)
+    return maximum(floor(pool / each), 0.0)
 
 
 @formula(DEFINITION)

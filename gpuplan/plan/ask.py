@@ -171,8 +171,8 @@ class TrainAsk(Spending, Common, kw_only=True):
     attention: Annotated[
         AttentionKernel | None,
         Option(
-            "flash (the engine's), flash1 or flash2 (FlashAttention of that version), masked (PyTorch's, for a mask), or eager,"
-            " which writes scores out",
+            "flash (the engine's), flash1 or flash2 (FlashAttention of that version), masked, or eager, which"
+            " writes scores out",
             PARALLEL, "KIND",
         ),
     ] = None  # fmt: skip

@@ -168,8 +168,7 @@ class TrainOptions(TypedDict, total=False):
     to_host: str | Sequence[words.ResultName] | None
     """With --recompute custom: results of a layer that wait in the host's memory, such as decoder_layer_input,mlpwo."""
     attention: words.AttentionKernel | None
-    """flash (the engine's), flash1 or flash2 (FlashAttention of that version), masked (PyTorch's, for a mask), or eager, which
-    writes scores out."""
+    """flash (the engine's), flash1 or flash2 (FlashAttention of that version), masked, or eager, which writes scores out."""
     chunked_loss: Switch
     """Logits are made and reduced piece by piece."""
     step_in_backward: Switch
