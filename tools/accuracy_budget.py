@@ -24,6 +24,7 @@ FEWEST = 4
 """Sources of fewer rows have none of their own."""
 HEAD = """# What `gpuplan accuracy --task training --budget` allows each source: errors as fractions, rows to compare, rows missed.
 # Of rows as one types them who has their pages; under `informed` with what else is known of them.
+# `all` holds six sources more since 2026-11-29, asked blind and far off; those of single sources are as they were.
 # Written by tools/accuracy_budget.py.
 """
 SERVING_HEAD = """# What `gpuplan accuracy --task inference --by engine --budget` allows each engine: errors as fractions, rows to
