@@ -48,6 +48,9 @@ QUESTIONS = {
     "serve mixtral-8x7b --on 2xh100 --engine tensorrt-llm@0.9 --weights fp8 --batch 8": "experts in kernels of the chips before",
     "serve mistral-7b --on 16xh100 --engine tensorrt-llm@0.8 --batch 8": "decode attention on vector units but for some shapes",
     "train llama-3.1-8b --on 8xh100 --margin 5%": "memory that is to stay free",
+    "serve llama-3.1-8b --on h100 --arrival burst --requests 640 --output-spread 1 --prompt 200 --output 200":
+        "the burst of a run whose answers are of unlike lengths",
+    "serve gemma-2-9b --on a100 --batch 8 --prompt 4096 --output 256": "windows whose keys are not divided over a chip",
     "serve falcon-h1-34b --on h200 --batch 4": "states of recurrent layers in a server",
     "fit gpt-oss-20b --on h100": "experts that kernels want padded",
     "fit qwen2.5-vl-3b --on h100 --images 2 --engine sglang": "images that pass the encoder together",
