@@ -61,6 +61,9 @@ def test_no_forced_option_beats_the_default(model: str, on: str, engine: str | N
     beaten = []
     for one in forced:
         made = ask(model, on, engine, **one)
-        if made is not None and (fits(made), near * speed(made)) > (fits(default), speed(default) * (1.02 if "batch" in one else 1.005)):
+        if made is not None and (fits(made), near * speed(made)) > (
+            fits(default),
+            speed(default) * (1.02 if "batch" in one else 1.005),
+        ):
             beaten.append((one, fits(made), speed(made), fits(default), speed(default)))
     assert beaten == []
