@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from statistics import median
@@ -22,10 +23,17 @@ _SELLERS = {
     "subscription": {"colab"}, "reserved_1yr": {"aws", "azure", "gcp", "oci", "coreweave", "lambda", "nebius", "crusoe"},
     "reserved_3yr": {"aws", "azure", "gcp", "oci", "coreweave", "lambda", "nebius", "crusoe"},
     "spot": {"aws", "azure", "gcp", "oci", "crusoe", "nebius", "runpod", "coreweave"},
-    "on_demand": {"aws", "aws-sagemaker", "azure", "gcp", "oci", "coreweave", "crusoe", "lambda", "nebius", "runpod"},
+    "on_demand": {
+        "aws", "aws-sagemaker", "azure", "gcp", "oci", "coreweave", "crusoe", "huggingface", "lambda", "nebius", "runpod",
+    },
 }  # fmt: skip
 """Who sells on which terms."""
 _KNOWN = {provider for sellers in _SELLERS.values() for provider in sellers}
+_TERM = {
+    "reserved_1yr": re.compile(r"\b(one|1)[- ]year\b|\b12 months\b", re.IGNORECASE),
+    "reserved_3yr": re.compile(r"\b(three|3)[- ]years?\b|\b36 months\b", re.IGNORECASE),
+}
+"""What a note says of an offer that binds for so long."""
 _SHARE_OF_ON_DEMAND = {"spot": (0.08, 1.0), "reserved_1yr": (0.35, 1.0), "reserved_3yr": (0.2, 0.95)}
 _USUAL = ((0.55, 1.8), (0.3, 3.0))
 """What a reserved price, and a spot price, may be worth, over what that kind is worth for the provider's other sizes."""
@@ -92,8 +100,12 @@ def _words(one: LoadedFile, listed: PriceList, library: SpecLibrary) -> Iterator
         if sellers is not None and listed.seller not in sellers and listed.seller in _KNOWN:
             message = f"`{entry.kind}` from {listed.seller}, which sells nothing so"
             yield one.bad("spec.price-kind", (*at, "kind"), message, "correct the kind")
+        told = [kind for kind, said in _TERM.items() if said.search(entry.note)]
+        if len(told) == 1 and entry.kind not in told and entry.kind in ("on_demand", "spot", *_TERM):
+            message = f"`{entry.kind}`, where its note says `{entry.note}`"
+            yield one.bad("spec.price-kind", (*at, "kind"), message, f"write `{told[0]}`, or correct the note")
         if entry.status == "current" and entry.kind not in ("free", "market", "capacity_block"):
-            key = (entry.instance, entry.region, entry.kind, entry.date or "", entry.note)
+            key = (entry.instance, entry.region, entry.kind, entry.note)  # of another day too: one of them is no longer current
             first = seen.setdefault(key, place)
             if first != place:
                 line = one.lines.line(("offers", first))

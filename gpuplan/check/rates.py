@@ -49,7 +49,7 @@ def rates(one: LoadedFile, spec: Accelerator, library: SpecLibrary) -> tuple[lis
     """What is wrong with the rates, and the data types that no other rule needs to judge."""
     found = library.silicon.of(spec)
     architecture, line = found if found is not None else (None, None)
-    findings = list(_units(one, spec, architecture, line))
+    findings = [*_capability(one, spec, library), *_units(one, spec, architecture, line)]
     wrong: set[str] = set()
     # Figures of two devices are wrong in every rate for one reason.
     for rate in () if any(one_of.code == "spec.units" for one_of in findings) else _evidence(spec, architecture, line):
@@ -62,6 +62,14 @@ def rates(one: LoadedFile, spec: Accelerator, library: SpecLibrary) -> tuple[lis
     if line is None:
         findings += _plausible(one, spec, wrong)
     return findings, frozenset(wrong)
+
+
+def _capability(one: LoadedFile, spec: Accelerator, library: SpecLibrary) -> Iterator[Finding]:
+    """A compute capability that no part of the architecture has."""
+    known = library.silicon.capabilities(spec)
+    if known and spec.compute_capability is not None and spec.compute_capability not in known:
+        message = f"compute capability {spec.compute_capability}, where {spec.family} has {' or '.join(dict.fromkeys(known))}"
+        yield one.bad("spec.capability", ("compute_capability",), message, "correct it, or the `family`")
 
 
 def _given(spec: Accelerator) -> dict[str, Sourced]:

@@ -83,6 +83,7 @@ _TABLE: dict[str, tuple[str, ...]] = {
         "spec.rate-missing E FLOP per clock for a data type without a rate",
         "spec.sparsity E a sparse rate worth another factor than its pattern",
         "spec.sparse-base E sparsity of a data type without a dense rate",
+        "spec.capability E a compute capability that no part of the architecture has",
         "spec.units E more units than one device of the architecture has: figures of a board, pair or superchip",
         "spec.devices E a `gpu` or `die` of several devices, or a `board` of one",
         "spec.product E a die, form, year, memory, cache, link or power that the product does not have",
@@ -153,7 +154,7 @@ _TABLE: dict[str, tuple[str, ...]] = {
         "spec.price-series E a price out of line with the provider's other sizes, terms, regions, or earlier prices",
         "spec.price-date E a price of before the accelerator was there, or of after its source was read",
         "spec.undated-price E a price without a date where its source has dates for others",
-        "spec.duplicate-offer E two current prices for one instance, region and kind on one day",
+        "spec.duplicate-offer E two current prices for one instance, region and kind",
     ),
 }  # fmt: skip
 

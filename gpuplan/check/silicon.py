@@ -54,6 +54,8 @@ class SiliconArchitecture(Schema):
     """How much faster structured sparsity is printed, where there is such a mode."""
     lines: Annotated[tuple[PartLine, ...], Limits(1)]
     """Parts with different rates."""
+    others: tuple[str, ...] = ()
+    """Compute capabilities of parts whose rates are not in the table."""
 
 
 class LinkKind(Schema):
@@ -108,6 +110,12 @@ class Silicon(SpecFile):
     """What it carries at most."""
     least_efa: BytesPerSField
     """The slowest instance that has an Elastic Fabric Adapter."""
+
+    def capabilities(self, spec: Accelerator) -> tuple[str, ...]:
+        """The compute capabilities of the parts of an accelerator's architecture; nothing where the table leaves any unnamed."""
+        made = [one for one in self.architectures if spec.family in one.families and spec.vendor == one.vendor]
+        lines = [line.capabilities for one in made for line in one.lines]
+        return tuple(known for named in (*lines, *(one.others for one in made)) for known in named) if all(lines) else ()
 
     def of(self, spec: Accelerator) -> tuple[SiliconArchitecture, PartLine] | None:
         """The architecture and the line that an accelerator belongs to, or None where the table has none or several."""

@@ -331,6 +331,17 @@ PRICES = [
         "spec.spot-above-on-demand",
     ),
     one(
+        "three years as one",
+        "prices/gcp/gcp-g4.yaml",
+        r"kind: (reserved_1yr)(, [^}]*committed use, one year)",
+        r"kind: reserved_3yr\2",
+        "spec.price-kind",
+        "committed use, one year",
+    ),
+    one(
+        "a capability of another architecture", H100, r'compute_capability: "9.0"', 'compute_capability: "12.0"', "spec.capability"
+    ),
+    one(
         "a price from the future",
         AWS,
         r"(instance: p5.48xlarge, region: us-east-1, kind: on_demand, price: 55.04 USD/h, date: )2026-10-10",
