@@ -73,10 +73,17 @@ def _is(value: Any, number: float) -> bool:
 
 
 def evenly(space: Space[TrainPlan], layers: int) -> Space[TrainPlan]:
-    """The same without chunks of stages that divide the layers unevenly, where several numbers of them are looked at."""
+    """The same without chunks that divide the layers unevenly but for those of one, where several numbers of them are looked at.
+
+    Stages that divide the layers unevenly have no even ones: their neighbours are found from the finest.
+    """
     if len(space.axes.get("vpp", ())) < 2:
         return space
-    return space.replaced(wanted=lambda one: space.wanted(one) & even(one, layers))
+
+    def wanted(one: TrainPlan) -> Any:
+        return space.wanted(one) & (even(one, layers) | (one.parallel.vpp == ceil_div(layers, one.parallel.pp)))
+
+    return space.replaced(wanted=wanted)
 
 
 class Looked(Record, eq=False):

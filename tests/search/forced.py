@@ -81,8 +81,8 @@ def forced(ask: TrainAsk) -> Iterator[dict[str, Any]]:
     yield from ({"dp": value} for value in (1, 2, 4, 8, 16) if ranks % value == 0)
 
 
-def beaten(ask: TrainAsk, options: list[dict[str, Any]], by: float = BEATEN) -> list[str]:
-    """Which of some options make the answer better `by` so much than the plan that was chosen, at the same batch and safety."""
+def beaten(ask: TrainAsk, options: list[dict[str, Any]]) -> list[str]:
+    """Which of some options make the answer better than the plan that was chosen, at the same batch and the same safety."""
     free = found(ask)
     ask = ask.replaced(global_batch=int(free.plan.global_batch), seq_len=int(free.plan.seq_len))
     made = []
@@ -92,8 +92,8 @@ def beaten(ask: TrainAsk, options: list[dict[str, Any]], by: float = BEATEN) -> 
         except GpuplanError:
             continue
         safer = other.rank < free.rank
-        faster = other.rank == free.rank < 0 and other.fastest > free.fastest * by
-        surer = other.rank == free.rank < 0 and other.least > free.least * by and other.tokens_per_s >= free.tokens_per_s
+        faster = other.rank == free.rank < 0 and other.fastest > free.fastest * BEATEN
+        surer = other.rank == free.rank < 0 and other.least > free.least * BEATEN and other.tokens_per_s >= free.tokens_per_s
         if safer or faster or surer:
             made.append(f"{ask.model} on {ask.on} with {ask.engine}: {option}: {other.tokens_per_s / free.tokens_per_s:.3f}")
     return made
