@@ -28,17 +28,24 @@ AS_FAST = 0.995
 AS_PLAIN = 0.97
 """Where replicas may share experts, of divisions within so much of the fastest the one with the fewest means of it is taken: an
 estimate does not tell them apart, and each of them is one more thing to set up."""
+TILE = 16
+"""Rows of the smallest tiles that matrix units multiply."""
 SURER = 1.25
 """A division that surely fits is taken unless one that fits in the middle of its range is faster by more than this: whoever has two
 cards for a model that just fits divides it as is fastest, and hears that it fits narrowly."""
 
 
 def filled(plan: ServePlan, subject: Subject) -> ServePlan:
-    """The plan with as many sequences as the caches of a replica hold and the engine runs, divided by its batch so far."""
+    """The plan with as many sequences as the caches of a replica hold and the engine runs, divided by its batch so far.
+
+    A part of them is whole tiles of kernels, which a few sequences more would leave mostly empty.
+    """
     memory = ServingModel.of(subject, plan).memory()
     most, limit = memory.max_sequences, memory.limit.value
     whole = limit if most is None else minimum(most.value, limit)
-    return plan.replaced(batch=maximum(floor(whole / plan.batch), 1.0))
+    some = floor(whole / plan.batch)
+    tiled = where((plan.batch > 1) & (some >= TILE), floor(some / TILE) * TILE, some)
+    return plan.replaced(batch=maximum(tiled, 1.0))
 
 
 class Seen(Record, eq=False):
