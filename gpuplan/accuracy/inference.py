@@ -18,7 +18,7 @@ from gpuplan.estimate.result import Estimate
 from gpuplan.formulas.basic import product, rate
 from gpuplan.models.card import ModelCard
 from gpuplan.plan.ask_serving import ServeAsk
-from gpuplan.plan.words import ALSO_CALLED, KvFormat, WeightFormat
+from gpuplan.plan.words import ALSO_CALLED, NEAREST, KvFormat, WeightFormat
 from gpuplan.specs.engine import Engine
 from gpuplan.specs.engine_era import dated
 from gpuplan.term import Source, Term
@@ -131,7 +131,7 @@ def _stages(row: Row, chips: int, engine: str | None, knows: Knows | None) -> in
 def typed(name: object) -> str:
     """A type as it is called here."""
     word = str(name).lower()
-    return ALSO_CALLED.get(word, word)
+    return ALSO_CALLED.get(word) or NEAREST.get(word, word)
 
 
 def weights_of(row: Row) -> WeightFormat | None:

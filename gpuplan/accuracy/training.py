@@ -40,7 +40,7 @@ NAIVE = "naive"
 FUSED_NETWORK = 200
 """Gb/s of the ports that a stated rate of a node is taken to be made of."""
 ETHERNET = (1, 10, 25, 100)
-"""Gb/s of the ports of plain Ethernet that there are."""
+"""Gb/s of the ports of plain Ethernet that there are: a node has as many of the fastest as make what its page prints."""
 XLA = ("maxtext", "paxml")
 """Frameworks whose rows name policies of what is kept, as MaxText calls them."""
 
@@ -149,8 +149,9 @@ def _machine(row: Row, chips: int) -> str:
     per_node, network = row.hardware.get("per_node"), str(row.hardware.get("inter_node") or "")
     plain = re.match(r"(\d+)\s*Gb(?:/s|ps)\s+Ethernet", network)
     if plain and isinstance(per_node, int) and chips > per_node and chips % per_node == 0:
-        port = min(ETHERNET, key=lambda rate: abs(rate - int(plain[1])))
-        return f"{chips // per_node}x{per_node}x{name}@ethernet-{port}"
+        port = max(rate for rate in ETHERNET if int(plain[1]) % rate == 0)
+        ports = int(plain[1]) // port
+        return f"{chips // per_node}x{per_node}x{name}@{f'{ports}x' if ports > 1 else ''}ethernet-{port}"
     said = re.match(r"(\d+)\s*Gb(?:/s|ps)\s+(?:per node|node-to-node)", network)
     if said and isinstance(per_node, int) and chips > per_node:
         ports = int(said[1]) // FUSED_NETWORK

@@ -286,3 +286,5 @@ class FitAsk(PictureAsk, kw_only=True):
     optimizer: Annotated[Optimizer | None, OPTIMIZER._replace(group="train")] = None
     tp: Annotated[int | None, TP] = None
     pp: Annotated[int | None, PP] = None
+    heard: tuple[Note, ...] = ()
+    """What is to be said of the words that ask."""

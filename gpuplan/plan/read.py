@@ -7,11 +7,11 @@ from math import inf, isfinite, isnan, nan, prod
 from pathlib import Path
 from typing import Any, TypeVar
 
-from gpuplan.errors import GpuplanError, Problem, UsageError, did_you_mean
+from gpuplan.errors import GpuplanError, Note, Problem, UsageError, did_you_mean
 from gpuplan.plan.ask import ASKS
 from gpuplan.plan.ask_goal import GOALS
 from gpuplan.plan.option import WHOLE, Entry, Option, by_key, entries
-from gpuplan.plan.words import ALSO_CALLED
+from gpuplan.plan.words import ALSO_CALLED, NEAREST
 from gpuplan.record import Record
 from gpuplan.units import HOUR, UnitError, brief, human, parse, parse_count, within
 from gpuplan.units import number as number_of
@@ -56,7 +56,19 @@ def question(kind: type[Ask], given: Mapping[str, Any]) -> Ask:
         problems.insert(0, Problem("usage.missing", "MODEL is missing", hint))
     if problems:
         raise UsageError(*problems)
+    if (nearly := _nearly(kind, given)) and "heard" in kind.field_names():
+        heard["heard"] = (*heard.get("heard", ()), *nearly)
     return kind(**values, **heard)
+
+
+def _nearly(kind: type[Any], given: Mapping[str, Any]) -> tuple[Note, ...]:
+    """What is to be said of types of files that are taken as a type that they are near."""
+    known, hint = by_key(kind), "its file says which bits each tensor has"
+    return tuple(
+        Note("weights.nearest", f"{known[key].flag} {text} is taken as `{meant}`", hint)
+        for key, text in given.items()
+        if key in known and isinstance(text, str) and (meant := NEAREST.get(text.lower())) in known[key].words
+    )
 
 
 def read(entry: Entry, given: Any) -> Any:
@@ -213,7 +225,7 @@ def _as_known(entry: Entry, word: str) -> str:
     folded = word.lower()
     if word in entry.words or folded in entry.words:
         return word if word in entry.words else folded
-    other = ALSO_CALLED.get(folded, word)
+    other = ALSO_CALLED.get(folded) or NEAREST.get(folded, word)
     return other if other in entry.words else word
 
 

@@ -47,6 +47,9 @@ WeightFormat: TypeAlias = Literal[
 ALSO_CALLED: Mapping[str, str] = {
     "f16": "fp16", "float16": "fp16", "half": "fp16", "bfloat16": "bf16", "f32": "fp32", "float32": "fp32", "fp8_e4m3": "fp8",
     "fp8_e5m2": "fp8", "awq": "int4", "gptq": "int4", "bnb-nf4": "nf4", "bnb-nf4-dq": "nf4-dq", "bnb-int8": "int8-bnb",
+}  # fmt: skip
+"""Other names of types of numbers, in lower case."""
+NEAREST: Mapping[str, str] = {
     "q4_k_l": "q4_k_m", "q5_k_l": "q5_k_m", "q6_k_l": "q6_k",
     **{f"{made}{name}_k_xl": plain for made in ("", "ud-") for name, plain in (
         ("q2", "q2_k"), ("q3", "q3_k_m"), ("q4", "q4_k_m"), ("q5", "q5_k_m"), ("q6", "q6_k"), ("q8", "q8_0"),
@@ -56,8 +59,8 @@ ALSO_CALLED: Mapping[str, str] = {
         "iq3_xxs", "iq3_s", "iq4_xs", "iq4_nl",
     )},
 }  # fmt: skip
-"""Other names of types of numbers, in lower case. Files of Unsloth's (`ud-`) record the plain type that llama.cpp prints of them
-(`Q4_K - Medium` of UD-Q4_K_XL); which bits each of their tensors has is in the file alone."""
+"""Types of files that give some tensors other bits than the type here, which llama.cpp prints of them (`Q4_K - Medium` of
+UD-Q4_K_XL): which bits each tensor has is in the file alone, so an answer says what was taken."""
 SoldAs: TypeAlias = Literal[
     "on_demand", "spot", "reserved_1yr", "reserved_3yr", "capacity_block", "credits", "market", "subscription"
 ]  # fmt: skip

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 ANYWHERE = "any"
 _PROVIDER = re.compile(r"^provider: *([\w-]+)", re.M)
 _REGION = re.compile(r"(?<![\w-])region: *[\"']?([\w.-]+)")
-"""How many regions a message names."""
 
 
 class StreetPrice(Record, eq=False):

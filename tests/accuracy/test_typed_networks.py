@@ -14,7 +14,7 @@ from gpuplan.cli.accuracy_run import answers
 @pytest.mark.parametrize(
     ("count", "per_node", "network", "on"),
     [
-        (2, 1, "20 Gb/s Ethernet", "2x1xh200-sxm-141gb@ethernet-25"),
+        (2, 1, "20 Gb/s Ethernet", "2x1xh200-sxm-141gb@2xethernet-10"),
         (16, 8, "100 Gb/s Ethernet", "2x8xh200-sxm-141gb@ethernet-100"),
         (8, 8, "10 Gb/s Ethernet", "8xh200-sxm-141gb"),
         (16, 8, "800 Gb/s per node", "16xh200-sxm-141gb@4xroce-200"),

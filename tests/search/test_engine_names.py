@@ -71,7 +71,9 @@ def test_a_jetson_runs_edge_llm(library: Library) -> None:
     [("UD-Q4_K_XL", "q4_k_m"), ("ud-q2_k_xl", "q2_k"), ("Q8_K_XL", "q8_0"), ("UD-IQ2_M", "iq2_m"), ("q6_k_l", "q6_k")],
 )
 def test_types_of_unsloths_files_are_the_plain_ones_that_they_record(said: str, meant: str) -> None:
-    assert question(ServeAsk, {"model": "qwen3-8b", "on": "rtx-4090", "weights": said}).weights == meant  # type: ignore[attr-defined]
+    asked = question(ServeAsk, {"model": "qwen3-8b", "on": "rtx-4090", "weights": said})
+    assert (asked.weights, [one.text for one in asked.heard]) == (meant, [f"--weights {said} is taken as `{meant}`"])
+    assert question(ServeAsk, {"model": "qwen3-8b", "on": "rtx-4090", "weights": meant.upper()}).heard == ()
     name = card_of_typed_name(f"qwen3-8b-{said.lower()}")
     assert name is not None
     assert name.weights is not None
