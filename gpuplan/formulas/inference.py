@@ -290,12 +290,12 @@ def batch_tokens_per_s(*, batch: Count, output: Count, seconds: Seconds, replica
 
 @formula(DEFINITION)
 def whole_sequences(*, pool: Bytes, each: Bytes) -> Count:
-    """Sequences whose caches fit into a pool, never below zero; where one takes nothing, more than there can ever be.
+    """Sequences whose caches fit into a pool, never below zero.
 
-    >>> whole_sequences(pool=10.0, each=3.0), whole_sequences(pool=10.0, each=0.0), whole_sequences(pool=-1.0, each=0.0)
-    (3.0, 1e+18, 0.0)
+    >>> whole_sequences(pool=10.0, each=3.0)
+    3.0
     """
-    return maximum(floor(pool / maximum(each, 1e-18 * maximum(pool, -pool))), 0.0)
+    return maximum(floor(pool / each), 0.0 * pool / each)
 
 
 @formula(DEFINITION)

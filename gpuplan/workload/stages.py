@@ -173,6 +173,15 @@ def _flying(name: str, schedule: Schedule, *, pp: Term, stage: Term, micro_batch
 
 def fullest_stage(arch: Architecture, counts: ParamCount, leaves: Leaves, *, pp: Term) -> dict[str, Term]:
     """Layers of each kind of block on the fullest stage, for serving, where every stage must hold its share of the depth."""
+    return _of_a_stage(arch, counts, leaves, pp, "full")
+
+
+def caching_stage(arch: Architecture, counts: ParamCount, leaves: Leaves, *, pp: Term) -> dict[str, Term]:
+    """The same on the stage with most caches: an encoder keeps none, and whole stages may hold nothing else."""
+    return _of_a_stage(arch, counts, leaves, pp, "caching" if arch.two_stacks else "full")
+
+
+def _of_a_stage(arch: Architecture, counts: ParamCount, leaves: Leaves, pp: Term, place: str) -> dict[str, Term]:
     layers = {
         key: next(one.layers for one in counts.blocks if one.block == block and one.stack == arch.stacks[index].kind)
         for key, (index, block) in block_keys(arch).items()
@@ -181,7 +190,7 @@ def fullest_stage(arch: Architecture, counts: ParamCount, leaves: Leaves, *, pp:
         return layers
     depth = total("model.layers", layers)
     full = stage_layers.term("stage.full_layers", layers=depth, pp=pp)
-    return _placed(arch, counts, leaves, layers, depth, full, "full")
+    return _placed(arch, counts, leaves, layers, depth, full, place)
 
 
 def _in_depth(arch: Architecture, *, from_the_end: bool) -> list[str]:
@@ -211,6 +220,8 @@ def _placed(
     found: dict[str, Term] = {}
     before = count("none")
     order = sorted(layers, key=lambda one: -weight[one])
+    if place == "caching":
+        order.sort(key=lambda one: arch.stacks[block_keys(arch)[one][0]].kind == "encoder")
     if place in ("first", "last"):
         order = _in_depth(arch, from_the_end=place == "last")
     for key in order:

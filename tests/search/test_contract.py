@@ -40,9 +40,6 @@ def pieces(space: Space[Any], *, mesh: bool) -> list[Many[Any]]:
     return found
 
 
-CACHES = ("sequence", "kv_cache_bytes_per_sequence")
-
-
 def assert_alike(estimate: Callable[[Any], Mapping[str, Term]], space: Space[Any], part: Many[Any], where: float) -> None:
     """Every figure of a candidate is that of the single estimate, and explains itself with plain numbers."""
     legal = np.flatnonzero(part.legal)
@@ -51,10 +48,8 @@ def assert_alike(estimate: Callable[[Any], Mapping[str, Term]], space: Space[Any
         many = estimate(part.plan)
     along = part.places(np.array([flat])).values()
     one = estimate(space.at((*part.index, *(int(places[0]) for places in along))))
+    assert set(many) == set(one)
     place = tuple(int(at) for at in np.unravel_index(flat, part.legal.shape))
-    # A stage without a cache has no number of sequences, which stands among others that have one.
-    assert set(many) - set(one) <= ({"max_sequences"} if any(one[name].value == 0 for name in CACHES if name in one) else set())
-    assert set(one) <= set(many)
     done: dict[int, Term] = {}
     for name, term in one.items():
         assert part.full(many[name].value)[place] == pytest.approx(term.value, rel=1e-12, abs=1e-300), name
