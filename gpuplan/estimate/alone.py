@@ -2,25 +2,35 @@
 
 from __future__ import annotations
 
+from gpuplan.estimate.reading import served_figures
 from gpuplan.estimate.serving import ServingModel
 from gpuplan.estimate.serving_figures import ServingFigures
+from gpuplan.estimate.subject import Subject
+from gpuplan.num import all_true
+from gpuplan.plan.serve import ServePlan
 from gpuplan.workload.context import ONE
 
 ALONE = "tpot_alone_s"
+_AFTER = "tpot_s"
 
 
-def beside_alone(model: ServingModel, made: ServingFigures) -> ServingFigures:
-    """Figures of a replica's batch with the time of a token of a single sequence behind that of the batch.
-
-    They stay as they are where the batch is one sequence, or where a load says how many there are.
+def told_figures(subject: Subject, plan: ServePlan) -> ServingFigures:
+    """All figures that an answer tells of a serving plan, or of many: what a search compares, and a token of a request alone.
 
     Raises:
-        UnknownError: the hardware lacks a parameter that the step needs.
+        UnknownError: the hardware lacks a parameter that the plan needs.
+        UsageError: the engine does not serve.
     """
-    if model.plan.load is not None or "tpot_s" not in made.figures or float(made.memory.running.value) <= 1:
+    made = served_figures(subject, plan)
+    if plan.load is not None or _AFTER not in made.figures:
         return made
-    step = model.replaced(serve=model.serve.replaced(batch=ONE)).decode("alone").seconds
-    figures = dict(made.figures)
-    at = list(figures).index("tpot_s") + 1
-    items = list(figures.items())
-    return made.replaced(figures=dict([*items[:at], (ALONE, step), *items[at:]]))
+    step = made.figures["itl_s"]
+    if not all_true(made.memory.running.value == 1):
+        model = ServingModel.of(subject, plan)
+        step = model.replaced(serve=model.serve.replaced(batch=ONE)).decode("alone").seconds
+    figures = {}
+    for key, term in made.figures.items():
+        figures[key] = term
+        if key == _AFTER:
+            figures[ALONE] = step
+    return made.replaced(figures=figures)

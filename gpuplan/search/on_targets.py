@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from gpuplan.errors import GpuplanError
+from gpuplan.estimate.alone import told_figures
 from gpuplan.estimate.input import Supply
 from gpuplan.estimate.long_run import Run
 from gpuplan.estimate.on_machines import OnMachines, on_machines
-from gpuplan.estimate.reading import served_figures
 from gpuplan.estimate.result import Estimate
 from gpuplan.estimate.subject import Subject
 from gpuplan.estimate.training import Works, training_figures
@@ -122,7 +122,7 @@ def _alike(decided: Mapping[str, Any]) -> dict[Key, tuple[str, ...]]:
 
 def _estimate(key: Key, works: Works) -> Callable[[Any, Any], Any]:
     trains, run, supply = key
-    return (lambda subject, plan: training_figures(subject, plan, run, supply, works=works)) if trains else served_figures
+    return (lambda subject, plan: training_figures(subject, plan, run, supply, works=works)) if trains else told_figures
 
 
 def _answer(ask: Any, one: Any, made: Any) -> Estimate:

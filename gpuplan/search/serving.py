@@ -5,10 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from gpuplan.errors import Note, PlanError, Problem, UnknownError, UsageError
-from gpuplan.estimate.alone import beside_alone
+from gpuplan.estimate.alone import told_figures
 from gpuplan.estimate.answer import Said, serving_answer, with_pins
 from gpuplan.estimate.percentiles import beside_means
-from gpuplan.estimate.reading import served_figures
 from gpuplan.estimate.result import Choice, Estimate
 from gpuplan.estimate.serving import ServingModel
 from gpuplan.estimate.serving_figures import ServingFigures, memory_figures
@@ -71,9 +70,7 @@ def answer_serving(ask: ServeAsk, library: Library) -> Estimate:
 
 def answer_of(ask: ServeAsk, one: Settled, made: ServingFigures | None = None) -> Estimate:
     """The answer to a serving question in which everything is decided; `made` are its figures where they were made already."""
-    found = served_figures(one.subject, one.plan) if made is None else made
-    if one.subject.arch.generates:
-        found = beside_alone(ServingModel.of(one.subject, one.plan), found)
+    found = told_figures(one.subject, one.plan) if made is None else made
     made_of = one.found.replaced(notes=(*one.found.notes, *command_notes(one.command)))
     answer = _answered(ask, made_of, one.plan, list(one.chosen), "serve", found)
     launch = one.launch if answer.verdict.fits else ""

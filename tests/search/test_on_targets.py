@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from gpuplan.errors import GpuplanError, PlanError, UnknownError, UsageError
-from gpuplan.estimate.alone import ALONE
 from gpuplan.plan.ask import TrainAsk
 from gpuplan.plan.ask_serving import ServeAsk
 from gpuplan.plan.common import Common
@@ -57,11 +56,10 @@ def test_each_answer_is_that_of_the_target_alone(ask: Common) -> None:
         here = answers[on]
         for what in ("question", "verdict", "chosen", "notes"):
             assert getattr(here, what) == getattr(one, what), (on, what)
-        assert list(here.figures) == list(one.figures)
-        assert list(figures[on]) == [key for key in one.figures if key != ALONE]  # which is worked out for one answer
+        assert list(here.figures) == list(one.figures) == list(figures[on])
         for key, term in one.figures.items():
             assert here.figures[key].value == term.value, (on, key)
-            assert key == ALONE or figures[on][key] == pytest.approx(term.value, rel=1e-12, abs=1e-300), (on, key)
+            assert figures[on][key] == pytest.approx(term.value, rel=1e-12, abs=1e-300), (on, key)
         assert here.ranges == one.ranges
 
 
