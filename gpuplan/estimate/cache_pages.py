@@ -14,7 +14,7 @@ from gpuplan.term import DEFINITION, Term, greatest, total
 from gpuplan.workload.context import ONE
 from gpuplan.workload.kinds.base import Caching
 from gpuplan.workload.kinds.table import kind_of, mixers
-from gpuplan.workload.stages import block_keys, caching_stage
+from gpuplan.workload.stages import block_keys, decoder_stage
 
 if TYPE_CHECKING:
     from gpuplan.estimate.serving import ServingModel
@@ -124,7 +124,7 @@ def _kinds(model: ServingModel, element: Term) -> list[_Kind]:
     """The kinds of layers of the fullest rank by what they keep."""
     subject, leaves = model.subject, model.leaves
     arch = subject.arch
-    held = caching_stage(arch, subject.counts, leaves, pp=model.serve.pp)
+    held = decoder_stage(arch, subject.counts, leaves, pp=model.serve.pp)
     named: dict[tuple[object, ...], list[tuple[str, Mixer, Term]]] = {}
     for key, (index, block_name) in block_keys(arch).items():
         if arch.stacks[index].kind == "encoder":

@@ -18,7 +18,7 @@ from gpuplan.work import Collective, Stream, WorkItem
 from gpuplan.workload.context import ONE, Group
 from gpuplan.workload.program import OVER_SEQUENCES, LayerProgram, Part
 from gpuplan.workload.serving import PassWork
-from gpuplan.workload.stages import fullest_stage
+from gpuplan.workload.stages import decoder_stage
 
 if TYPE_CHECKING:
     from gpuplan.estimate.serving import ServingModel
@@ -78,7 +78,7 @@ def stage_wait(model: ServingModel, name: str, layers: Mapping[str, Sequence[tup
     `layers` are the times of the items of each kind of layer.
     """
     subject, serve = model.subject, model.serve
-    held = fullest_stage(subject.arch, subject.counts, model.leaves, pp=serve.pp)
+    held = decoder_stage(subject.arch, subject.counts, model.leaves, pp=serve.pp)
     of_stage: dict[str, Term] = {}
     for key, times in layers.items():
         one = in_turn(f"{name}.{key}.layer", times)

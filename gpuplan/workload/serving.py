@@ -29,7 +29,7 @@ from gpuplan.workload.kinds.table import kind_of, mixers
 from gpuplan.workload.kv_heads import kv_copies
 from gpuplan.workload.layer import layer_program
 from gpuplan.workload.program import WITHOUT_WEIGHTS, LayerProgram, Op, Part
-from gpuplan.workload.stages import block_keys, caching_stage, fullest_stage
+from gpuplan.workload.stages import block_keys, decoder_stage, fullest_stage
 
 NOT_SHARED = Sharing(attention_dp=ONE)
 HALF = 0.5
@@ -329,7 +329,7 @@ def cache_bytes(
     Attention across the stacks of an encoder-decoder keeps the `source` positions of its encoder. Of `beams` hypotheses each
     has its own, but for these positions where they are `shared`.
     """
-    held = caching_stage(arch, counts, leaves, pp=serve.pp)
+    held = decoder_stage(arch, counts, leaves, pp=serve.pp)
     read = None if source is None else paged_tokens.term(f"{at}.source_tokens", tokens=source, page_tokens=serve.page)
     tokens = paged_tokens.term(f"{at}.tokens", tokens=serve.context, page_tokens=serve.page)
     if serve.context_ranks is not None:

@@ -176,9 +176,9 @@ def fullest_stage(arch: Architecture, counts: ParamCount, leaves: Leaves, *, pp:
     return _of_a_stage(arch, counts, leaves, pp, "full")
 
 
-def caching_stage(arch: Architecture, counts: ParamCount, leaves: Leaves, *, pp: Term) -> dict[str, Term]:
-    """The same on the stage with most caches: an encoder keeps none, and whole stages may hold nothing else."""
-    return _of_a_stage(arch, counts, leaves, pp, "caching" if arch.two_stacks else "full")
+def decoder_stage(arch: Architecture, counts: ParamCount, leaves: Leaves, *, pp: Term) -> dict[str, Term]:
+    """The same on the stage with most of what decodes and keeps caches: whole stages may hold nothing but an encoder."""
+    return _of_a_stage(arch, counts, leaves, pp, "decoder" if arch.two_stacks else "full")
 
 
 def _of_a_stage(arch: Architecture, counts: ParamCount, leaves: Leaves, pp: Term, place: str) -> dict[str, Term]:
@@ -220,7 +220,7 @@ def _placed(
     found: dict[str, Term] = {}
     before = count("none")
     order = sorted(layers, key=lambda one: -weight[one])
-    if place == "caching":
+    if place == "decoder":
         order.sort(key=lambda one: arch.stacks[block_keys(arch)[one][0]].kind == "encoder")
     if place in ("first", "last"):
         order = _in_depth(arch, from_the_end=place == "last")

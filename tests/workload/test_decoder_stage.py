@@ -1,4 +1,4 @@
-"""The caches of an encoder-decoder are on the stages of its decoder, and memory is that of the stage with most of them."""
+"""What decodes in an encoder-decoder is on the stages of its decoder: its caches, and the time that all micro-batches wait for."""
 
 from __future__ import annotations
 
@@ -22,3 +22,14 @@ def test_a_short_decoder_keeps_its_caches_whatever_stages_hold_the_encoder(model
 
 def test_a_longer_one_is_shared() -> None:
     assert _cache("whisper-large-v3", 4)[0] == pytest.approx(_cache("whisper-large-v3", 1)[0] / 2)
+
+
+@pytest.mark.parametrize("pp", [2, 4])
+def test_all_micro_batches_wait_for_the_stage_that_decodes(pp: int) -> None:
+    """However many stages there are, one does all of the decoding: it takes no less time than without them."""
+    one, more = (
+        gpuplan.serve("canary-1b-flash", on="4xh100", tp=1, pp=stages, batch=2048 // stages, advise=False).estimate
+        for stages in (1, pp)
+    )
+    assert float(more.figures["mbu"].value) <= 1
+    assert float(more.figures["itl_s"].value) > 0.95 * float(one.figures["itl_s"].value)
