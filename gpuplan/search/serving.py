@@ -120,9 +120,8 @@ def settled(ask: ServeAsk, library: Library) -> Settled:
     elif fastest.fits:
         most = so_many(fastest.fitting, "plan", " that fits", " that fit")
         plan, why = judges.plan(fastest.plan), f"most tokens a second of {most}"
-        behind = judges.behind(fastest)
-        if behind > 1:
-            why = f"surely fits within {100 * (behind - 1):.1f} % of the {why}"
+        if fastest.behind > 1:
+            why = f"surely fits within {100 * (fastest.behind - 1):.1f} % of the {why}"
     if fastest.fits and fastest.plan != first.plan and want.opens(found.subject):
         why += f"; of those within {1 - AS_PLAIN:.0%} the plainest"
     choices = _chosen(ask, plan, why, chosen, shares=want.opens(found.subject))

@@ -19,8 +19,6 @@ from gpuplan.search.space import Part, Space
 
 SURELY, FITS = -2.0, -1.0
 """How surely a division fits, the less the surer: also at the high end of the memory's range, or in its middle."""
-VALUE = 4
-"""Where the value without credit stands among the keys of the plainest."""
 FEW = 16
 """So many divisions are sooner looked at one by one than numpy is imported: most are dismissed by their memory."""
 AS_FAST = 0.995
@@ -127,11 +125,9 @@ class Judges(Record, eq=False):
         self.seen.append(Seen(part, keys, value))
         return Judged(part, fitting, (*keys, *_size(part)))
 
-    def behind(self, found: Best[ServePlan]) -> float:
-        """How much faster the fastest that fits is than what `plainest` found, where that was taken as surer; or else 1."""
-        if len(found.keys) <= VALUE:
-            return 1.0  # nothing was compared
-        own, keys = found.keys[VALUE], [self._first(one) for one in self.seen]
+    def _behind(self, own: float) -> float:
+        """How much faster the fastest that fits is than a plan of that value, where that was taken as surer; or else 1."""
+        keys = [self._first(one) for one in self.seen]
         least = min(value for before, value in keys if before == min(before for before, _ in keys))
         times = least / own if own < 0 else own / least
         return times if times * self._near_enough() > 1 else 1.0
@@ -156,7 +152,10 @@ class Judges(Record, eq=False):
             return found
         *sure, least = found.keys[: len(self.seen[0].keys)]
         chosen = best_of(space, (self._near(one, tuple(sure), least) for one in self.seen), found.looked_at)
-        return found if chosen is None else chosen.replaced(fits=True, fitting=found.fitting)
+        if chosen is None:
+            return found
+        *_, plainly, _, _ = chosen.keys  # before the size
+        return chosen.replaced(fits=True, fitting=found.fitting, behind=self._behind(plainly))
 
     def _near(self, one: Seen, sure: tuple[float, ...], least: float) -> Judged[ServePlan]:
         """What prefers the plainest of those that can hardly be told from the one of the least value, then the fastest of them."""
