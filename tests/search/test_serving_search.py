@@ -18,6 +18,7 @@ from gpuplan.ranges import high_end
 from gpuplan.search import serving
 from gpuplan.search.library import Found, Library
 from gpuplan.search.requests import lengths_of
+from gpuplan.search.serving_judges import TILE
 from gpuplan.search.serving_space import PARTS
 from gpuplan.search.serving_types import types_of
 from gpuplan.search.shape import shape_of
@@ -61,7 +62,9 @@ def divisions(
             if batch is None and "fit" not in ask:
                 most = ServingModel.of(subject, plan).memory().max_sequences
                 whole = limit if most is None else min(float(most.value), limit)
-                made += [plan.replaced(batch=max(float(whole // part), 1.0)) for part in PARTS]
+                some = [whole // part for part in PARTS]
+                tiled = [one // TILE * TILE if part > 1 and one >= TILE else one for part, one in zip(PARTS, some, strict=True)]
+                made += [plan.replaced(batch=max(float(one), 1.0)) for one in tiled]
             else:
                 made.append(plan)
     return made
