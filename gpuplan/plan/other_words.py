@@ -17,10 +17,10 @@ TABLE = Path(__file__).parent / "other_words.yaml"
 
 
 class OtherWords(Schema):
-    """What others call an option."""
+    """What others call an option, or what no option is needed for."""
 
-    means: str
-    """The option, by its name in Python."""
+    means: str = ""
+    """The option, by its name in Python; "" where nothing that is told depends on it."""
     words: Annotated[tuple[str, ...], Limits(1)]
     """As they are typed, without the dashes in front and with `-` for `_`."""
     say: str = ""
@@ -58,7 +58,7 @@ def meant(word: str, known: Collection[str], task: str) -> str:
     asked = word.lower().lstrip("-").replace("_", "-")
     alike = [one for one in table() if asked in one.words]
     for entry in alike:
-        if entry.means in known:
+        if entry.means in known or not entry.means:
             return entry.say.replace("{task}", task) or _here(entry.means)
     key = asked.replace("-", "_")
     others = [(key, ""), *((one.means, one.means) for one in alike)]

@@ -292,13 +292,13 @@ def _advised(
     made = again(ask)
     if not advise:
         return made
-    from gpuplan.search.changes import Narrower, better_changes, fitting_changes
+    from gpuplan.search.changes import Relief, better_changes, fitting_changes
 
     named = made.question.get("engine") if isinstance(ask, (ServeAsk, FitAsk)) else None
-    narrower = Narrower() if named is None else Narrower.of(read.engine(split_name(named)[0])[0])
+    relief = Relief() if named is None else Relief.of(read.engine(split_name(named)[0])[0])
     if made.verdict.fits:
-        changes = better_changes(ask, made, partial(again, by=changed or answer), figure, options, narrower=narrower)
+        changes = better_changes(ask, made, partial(again, by=changed or answer), figure, options, relief=relief)
     else:
         rough = None if roughly is None else partial(again, by=roughly)
-        changes = fitting_changes(ask, again, options, roughly=rough, narrower=narrower)
+        changes = fitting_changes(ask, again, options, roughly=rough, relief=relief)
     return made.replaced(changes=changes)

@@ -39,22 +39,26 @@ _HOST_EXPERTS, _GPU_LAYERS = (8, 16, 24, 32, 40, 48, 64), (88, 72, 64, 56, 48, 4
 _DEGREES = ("tp", "pp", "dp", "cp", "ep", "vpp")
 
 
-class Narrower(NamedTuple):
-    """The types that an engine has for less memory and traffic than those that are taken unasked."""
+class Relief(NamedTuple):
+    """What an engine has for less memory and traffic than is taken unasked: narrower types, and the host's own memory."""
 
     weights: tuple[str, ...] = ("fp8", "int4")
     kv_cache: tuple[str, ...] = ("fp8",)
+    hosted: tuple[str, ...] = ()
+    """What it can have the processors of the host work on, by option."""
 
     @classmethod
-    def of(cls, engine: Engine) -> Narrower:
+    def of(cls, engine: Engine) -> Relief:
         """What is on record of an engine; of one that says nothing, what most have."""
-        formats = engine.serving.formats if engine.serving is not None else Formats()
+        serving = engine.serving
+        formats = serving.formats if serving is not None else Formats()
         weights = cls().weights if formats.narrow is None else tuple(formats.narrow.text.split())
         cache = cls().kv_cache if formats.narrow_kv is None else tuple(formats.narrow_kv.text.split())
-        return cls(weights, () if cache == ("none",) else cache)
+        places = () if serving is None or serving.host is None else tuple(serving.host.places)
+        return cls(weights, () if cache == ("none",) else cache, places)
 
 
-USUAL = Narrower()
+USUAL = Relief()
 """What most engines have."""
 
 
@@ -72,7 +76,7 @@ class Trial(Record):
 
 def fitting_changes(
     ask: Question, answer: Callable[[Question], Estimate], options: Collection[str] | None = None,
-    *, roughly: Callable[[Question], Estimate] | None = None, narrower: Narrower = USUAL,
+    *, roughly: Callable[[Question], Estimate] | None = None, relief: Relief = USUAL,
 ) -> tuple[Change, ...]:  # fmt: skip
     """The smallest changes that make a question fit: formats and lengths first, then more of the same, then other accelerators.
 
@@ -80,7 +84,7 @@ def fitting_changes(
     """
     found: list[Change] = []
     done: set[str] = set()
-    for trial in _trials(_resident(ask), narrower):
+    for trial in _trials(_resident(ask), relief):
         if trial.group in done or not _among(trial, options):
             continue
         made = _tried(trial.ask, roughly or answer)  # type: ignore[arg-type]
@@ -119,7 +123,7 @@ def _nobody_knows(made: Estimate) -> bool:
 
 def better_changes(
     ask: Question, before: Estimate, answer: Callable[[Question], Estimate], figure: str, options: Collection[str] | None = None,
-    *, narrower: Narrower = USUAL,
+    *, relief: Relief = USUAL,
 ) -> tuple[Change, ...]:  # fmt: skip
     """Changes of a question that fits which raise a figure most: narrower formats and more accelerators."""
     if figure not in before.figures:
@@ -127,7 +131,7 @@ def better_changes(
     now = float(before.figures[figure].value)
     told = next((key for key in ("images_per_s", "audio_seconds_per_s") if key in before.figures), figure)  # as much faster
     gains: list[tuple[float, Change]] = []
-    for trial in _improvements(_resident(ask), before, narrower):
+    for trial in _improvements(_resident(ask), before, relief):
         if not _among(trial, options):
             continue
         made = _tried(trial.ask, answer)  # type: ignore[arg-type]
@@ -149,15 +153,15 @@ def _tried(ask: Question, answer: Callable[[Question], Estimate]) -> Estimate | 
         return None
 
 
-def _trials(ask: Common, narrower: Narrower) -> Iterator[Trial]:
+def _trials(ask: Common, relief: Relief) -> Iterator[Trial]:
     if isinstance(ask, TrainAsk):
         yield from _divided(ask)
-    yield from _narrower(ask, narrower)
-    yield from _partly_on_host(ask)
+    yield from _narrower(ask, relief)
+    yield from _partly_on_host(ask, relief)
     yield from _shorter(ask)
     yield from _more(ask, {})
-    if isinstance(ask, (ServeAsk, FitAsk)) and ask.weights is None and narrower.weights:
-        least = narrower.weights[-1]
+    if isinstance(ask, (ServeAsk, FitAsk)) and ask.weights is None and relief.weights:
+        least = relief.weights[-1]
         yield from _more(ask.replaced(weights=least), {"weights": least})
     if isinstance(ask, TrainAsk):
         yield from _adapted(ask)
@@ -189,16 +193,16 @@ def _adapted(ask: TrainAsk) -> Iterator[Trial]:
         yield Trial(ask.replaced(qlora=True), {"qlora": ""}, "adapters")
 
 
-def _stored(ask: ServeAsk | FitAsk, narrower: Narrower, *, weights: bool, kv_cache: bool) -> Iterator[Trial]:
+def _stored(ask: ServeAsk | FitAsk, relief: Relief, *, weights: bool, kv_cache: bool) -> Iterator[Trial]:
     """Narrower types of the weights and of the cache."""
-    for name, types in (("kv_cache", narrower.kv_cache if kv_cache else ()), ("weights", narrower.weights if weights else ())):
+    for name, types in (("kv_cache", relief.kv_cache if kv_cache else ()), ("weights", relief.weights if weights else ())):
         for one in types:
             yield Trial(ask.replaced(**{name: one}), {name.replace("_", "-"): one})
 
 
-def _narrower(ask: Common, narrower: Narrower) -> Iterator[Trial]:
+def _narrower(ask: Common, relief: Relief) -> Iterator[Trial]:
     if isinstance(ask, (ServeAsk, FitAsk)):
-        yield from _stored(ask, narrower, weights=ask.weights is None, kv_cache=ask.kv_cache is None)
+        yield from _stored(ask, relief, weights=ask.weights is None, kv_cache=ask.kv_cache is None)
     if isinstance(ask, (TrainAsk, FitAsk)) and ask.optimizer is None:
         yield Trial(ask.replaced(optimizer="adamw-8bit"), {"optimizer": "adamw-8bit"})
     if isinstance(ask, TrainAsk) and ask.zero_stage is None:
@@ -213,15 +217,13 @@ def _narrower(ask: Common, narrower: Narrower) -> Iterator[Trial]:
         yield Trial(ask.replaced(precision="bf16-pure"), {"precision": "bf16-pure"})
 
 
-def _partly_on_host(ask: Common) -> Iterator[Trial]:
+def _partly_on_host(ask: Common, relief: Relief) -> Iterator[Trial]:
     """As few experts or layers in the memory of the host as fit, of an engine that can have them there."""
     if not isinstance(ask, ServeAsk) or ask.gpu_layers is not None or ask.host_experts is not None:
         return
-    if ask.engine is None:
-        return  # The usual engine of servers has none there.
-    for experts in _HOST_EXPERTS:
+    for experts in _HOST_EXPERTS if "host_experts" in relief.hosted else ():
         yield Trial(ask.replaced(host_experts=experts), {"host-experts": str(experts)}, "host")
-    for layers in _GPU_LAYERS:
+    for layers in _GPU_LAYERS if "gpu_layers" in relief.hosted else ():
         yield Trial(ask.replaced(gpu_layers=layers), {"gpu-layers": str(layers)}, "host")
 
 
@@ -275,11 +277,11 @@ def _free(ask: Common, on: str) -> Common:
     raise TypeError(f"{type(ask).__name__} is no question")
 
 
-def _improvements(ask: Common, before: Estimate, narrower: Narrower) -> Iterator[Trial]:
+def _improvements(ask: Common, before: Estimate, relief: Relief) -> Iterator[Trial]:
     chosen = {choice.name for choice in before.chosen}
     if isinstance(ask, (ServeAsk, FitAsk)):
         plain = "weights" in chosen and before.question.get("weights") in ("bf16", "fp16")
-        yield from _stored(ask, narrower, weights=plain, kv_cache="kv_cache" in chosen)
+        yield from _stored(ask, relief, weights=plain, kv_cache="kv_cache" in chosen)
         if isinstance(ask, ServeAsk) and ask.batch is not None:
             yield Trial(ask.replaced(batch=ask.batch * 2), {"batch": str(ask.batch * 2)})
     if isinstance(ask, TrainAsk):

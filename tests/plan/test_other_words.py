@@ -14,7 +14,7 @@ ANSWERED = {
         "load-in-4bit": "--qlora", "lora-r": "--lora", "fsdp": "--zero-stage", "gradient-checkpointing": "--recompute",
         "flash-attn": "--attention", "cpu-offload": "--offload", "max-steps": "--tokens", "days": "--deadline",
         "num-train-epochs": "--epochs", "spot": "--price-kind", "provider": "--on aws:", "sample-packing": "--documents",
-        "mfu": "--set mfu=",
+        "mfu": "--set mfu=", "method": "--lora 16 --qlora", "learning-rate": "leave it out", "lr": "leave it out",
     },
     "serve": {
         "gpu": "--on", "tensor-parallel-size": "--tp", "max-model-len": "--max-context", "max-num-seqs": "--max-sequences",
@@ -25,6 +25,7 @@ ANSWERED = {
         "num-speculative-tokens": "--draft-tokens",
         "batch-size": "--batch", "backend": "--engine", "users": "gpuplan plan serve", "ttft-slo": "gpuplan plan serve",
         "cpu-offload-gb": "--host-weights", "enable-expert-parallel": "--ep", "schedule-conservativeness": "",
+        "temperature": "leave it out", "top-p": "leave it out", "colour": "",
     },
     "fit": {
         "ctx-size": "--context", "vram": "--on", "quant": "--weights", "zero3": "gpuplan train", "max-num-seqs": "gpuplan serve",
@@ -48,7 +49,8 @@ def test_a_word_of_another_tool_is_answered_with_the_option(task: str, word: str
 
 def test_every_entry_means_an_option_that_some_question_has() -> None:
     known = {key for ask in QUESTIONS for key in options_of(ask)}
-    assert {one.means for one in table()} <= known
+    assert {one.means for one in table() if one.means} <= known
+    assert all(one.say for one in table() if not one.means), "what to do is said where no option is meant"
 
 
 def test_no_word_stands_twice_in_one_entry_or_is_the_option_itself() -> None:

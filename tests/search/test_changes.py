@@ -17,7 +17,7 @@ from tests.sweeps import thinned
 Question = TypeVar("Question", bound=Common)
 COUNTS = {
     "batch", "context", "prompt", "output", "tp", "pp", "dp", "cp", "ep", "vpp", "micro_batch", "seq_len", "global_batch",
-    "zero_stage", "lora",
+    "zero_stage", "lora", "host_experts", "gpu_layers",
 }  # fmt: skip
 
 
@@ -77,6 +77,20 @@ def test_a_machine_is_offered_once_and_never_because_its_host_is_unknown() -> No
     assert len({name.replace("-sxm-80gb", "") for name in on}) == len(on)
     offloaded = answer(TrainAsk(model="llama-3.1-405b", on="8xh100", offload=("optimizer", "params"), zero_stage=3))
     assert all(change.flags.get("on") != "l40s" for change in offloaded.changes)
+
+
+@pytest.mark.parametrize(
+    ("model", "on", "option"), [("qwen3-coder-next", "rtx-5090", "host-experts"), ("llama3.3:70b-instruct-q4_K_M", "rtx-4090", "gpu-layers")]
+)
+def test_the_memory_of_the_host_is_offered_by_an_engine_that_uses_it(model: str, on: str, option: str) -> None:
+    ask = ServeAsk(model=model, on=on)
+    made = answer(ask)
+    assert made.question["engine"] == "llama-cpp"
+    (change,) = (one for one in made.changes if option in one.flags)
+    assert "in the memory of the host" in change.effect
+    assert answer(changed(ask, change)).verdict.fits
+    served = answer(ask.replaced(engine="vllm"))
+    assert not [one for one in served.changes if {"host-experts", "gpu-layers"} & set(one.flags)]
 
 
 def test_larger_slices_are_offered() -> None:
