@@ -80,7 +80,8 @@ def test_a_machine_is_offered_once_and_never_because_its_host_is_unknown() -> No
 
 
 @pytest.mark.parametrize(
-    ("model", "on", "option"), [("qwen3-coder-next", "rtx-5090", "host-experts"), ("llama3.3:70b-instruct-q4_K_M", "rtx-4090", "gpu-layers")]
+    ("model", "on", "option"),
+    [("qwen3-coder-next", "rtx-5090", "host-experts"), ("llama3.3:70b-instruct-q4_K_M", "rtx-4090", "gpu-layers")],
 )
 def test_the_memory_of_the_host_is_offered_by_an_engine_that_uses_it(model: str, on: str, option: str) -> None:
     ask = ServeAsk(model=model, on=on)
