@@ -241,8 +241,8 @@ def human(value: float, unit: str, digits: int = 3, *, like: float | None = None
     ('80.0 GiB', '3.35 TB/s', '4.12 ms', '72.9 days')
     >>> human(70.6e9, "1"), human(0.4123, "1"), human(12, "1"), human(1234.5, "USD")
     ('70.6 B', '0.412', '12', '1,234 USD')
-    >>> human(2.48e6, "J"), human(2.48e6, "J", like=3.64e6)
-    ('2.48 MJ', '0.689 kWh')
+    >>> human(2.48e6, "J"), human(2.48e4, "J"), human(2.48e4, "J", like=3.64e6)
+    ('0.689 kWh', '24.8 kJ', '0.00689 kWh')
     >>> human(0.35 / 3.6e6, "kg/J"), human(812.0, "kg"), human(0.1 / 3.6e6, "USD/J")
     ('0.350 kg/kWh', '812 kg', '0.10 USD/kWh')
     >>> human(0.9996, "s"), human(9.996, "s"), human(99.96 * 2**30, "B"), human(0.9996 * 2**30, "B", like=2**31)
@@ -270,7 +270,7 @@ def human(value: float, unit: str, digits: int = 3, *, like: float | None = None
     if unit == "kg":
         step, name = next((p for p in ((1e3, "t"), (1.0, "kg")) if size >= p[0]), (1e-3, "g"))
         return f"{_digits(value / step, digits)} {name}"
-    if unit == "J" and size >= 3.6e6:
+    if unit == "J" and size >= 3.6e5:  # a tenth, below which nobody's meter counts
         return f"{_digits(value / 3.6e6, digits)} kWh"
     if unit in _PREFIXED:
         return f"{_scaled(value, digits, ['', 'k', 'M', 'G', 'T', 'P', 'E'], base)}{unit}"
