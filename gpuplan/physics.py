@@ -85,8 +85,9 @@ def above(rate: float, peak: float) -> bool:
     return not rate <= CLOCKS * peak
 
 
-OF_PEAK = frozenset({"mfu", "mfu_causal", "hfu", "mbu"})
-"""Figures that say which share of a peak is reached: no doubt about kernels or engines carries them above 1."""
+OF_PEAK = frozenset({"mfu_causal", "mbu"})
+"""Figures that say which share of a peak is reached: no doubt about kernels or engines carries them above 1. MFU and HFU are not
+among them: by convention they count what causal masks hide, which nobody computes, so that long contexts may pass 1."""
 SHARES = OF_PEAK | {
     "effective_training_share", "rollout_share", "generators_idle_share", "trainers_idle_share", "kv_used_share", "kv_peak_share",
     "busy_share",
@@ -100,7 +101,7 @@ ROUNDING = 1e-9
 def impossible(figure: str, value: float) -> str:
     """Why a figure of an answer, by its JSON key, cannot have this value; nothing where it can.
 
-    >>> impossible("mfu", 1.77), impossible("step_time_s", float("inf")), impossible("peak_memory_bytes", -1.0)
+    >>> impossible("mfu_causal", 1.77), impossible("step_time_s", float("inf")), impossible("peak_memory_bytes", -1.0)
     ('177 % is more than there is', 'it is not finite', 'it is below zero')
     >>> impossible("mfu", 0.4), impossible("headroom_bytes", -1.0)
     ('', '')

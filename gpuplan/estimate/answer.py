@@ -44,7 +44,7 @@ def training_answer(made: TrainingFigures, subject: Subject, said: Said, *, task
     """The answer to a training question."""
     time = largest("time of a step", made.time.stages.values())
     memory = largest("memory of the most loaded rank", made.memory.stages.values())
-    return _answer(task, said, made.figures, [time, memory])
+    return _answer(task, said, made.figures, [time, memory]).replaced(bounds=made.bounds)
 
 
 def rl_answer(made: RlFigures, subject: Subject, said: Said) -> Estimate:

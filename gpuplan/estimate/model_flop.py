@@ -33,6 +33,16 @@ class ModelFlop(Record):
     causal: Term
     again: Term
     """What is computed again, and the forward pass of a frozen reference."""
+    causal_again: Term
+    """The same as masks leave it."""
+
+
+class Scores(Record):
+    """FLOP of attention's scores and values by one way of counting: of a step, and of a token by layer; `way` is in names."""
+
+    of_step: Term
+    of_layers: Mapping[str, Term]
+    way: str
 
 
 class Kind(Record):
@@ -61,25 +71,33 @@ def model_flop(subject: Subject, plan: TrainPlan, leaves: Leaves, tokens: Term, 
     source = leaves("source_tokens", arch.source_tokens) if arch.two_stacks and arch.source_tokens else None
     if source is not None:
         matmul_params, kinds = _by_length(kinds, leaves, matmul_params, source, seq_len)
-    scores, causal_scores, of_layers = _attention(kinds, leaves, tokens, seq_len, seen_document(plan, seq_len), source)
+    whole, masked = _attention(kinds, leaves, tokens, seq_len, seen_document(plan, seq_len), source)
     weigh = flop.frozen_training_flop if plan.tuning.frozen else flop.six_nd_flop
     weights = weigh.term("step.weight_flop", params=matmul_params, tokens=tokens)
-    full = total("step.model_flop", {"weights": weights, "attention": scores})
-    causal = total("step.model_flop_causal", {"weights": weights, "attention": causal_scores})
+    full = total("step.model_flop", {"weights": weights, "attention": whole.of_step})
+    causal = total("step.model_flop_causal", {"weights": weights, "attention": masked.of_step})
     layers_params = matmul_params
     head = counts.head if counts.head is not None else (counts.embedding if arch.head else None)
     if head is not None and modules is not None:
         head = product.term("params.heads", a=total("model.heads", {"main": ONE, "mtp": modules.count}), b=head)
     if head is not None:
         layers_params = difference.term("params.without_head", whole=matmul_params, part=head)
-    again = _recomputed(subject, plan, leaves, kinds, layers_params, tokens, of_layers)
-    if plan.tuning.reference:
-        scored = {
-            "weights": flop.forward_flop.term("step.reference_weight_flop", params=matmul_params, tokens=tokens),
-            "attention": repeated_flop.term("step.reference_attention_flop", count=count("forward_share"), flop=scores),
-        }
-        again = total("step.flop_beside_the_model", {"recomputed": again, "reference": total("step.reference_flop", scored)})
-    return ModelFlop(full, causal, again)
+    read = flop.forward_flop.term("step.reference_weight_flop", params=matmul_params, tokens=tokens)
+    again, causal_again = (
+        _beside(plan, _recomputed(subject, plan, leaves, kinds, layers_params, tokens, scores), read, scores)
+        for scores in (whole, masked)
+    )
+    return ModelFlop(full, causal, again, causal_again)
+
+
+def _beside(plan: TrainPlan, again: Term, read: Term, scores: Scores) -> Term:
+    """What is done again, and a forward pass of the reference where there is one: its weights, `read`, and its attention."""
+    if not plan.tuning.reference:
+        return again
+    name = f"step.{scores.way}reference_attention_flop"
+    attention = repeated_flop.term(name, count=count("forward_share"), flop=scores.of_step)
+    scored = total(f"step.{scores.way}reference_flop", {"weights": read, "attention": attention})
+    return total(f"step.{scores.way}flop_beside_the_model", {"recomputed": again, "reference": scored})
 
 
 def _by_length(kinds: list[Kind], leaves: Leaves, params: Term, source: Term, seq_len: Term) -> tuple[Term, list[Kind]]:
@@ -118,8 +136,8 @@ def _kinds(subject: Subject, modules: Modules | None) -> Iterator[Kind]:
 
 def _attention(
     kinds: list[Kind], leaves: Leaves, tokens: Term, seq_len: Term, document: Term | None, source: Term | None
-) -> tuple[Term, Term, dict[str, Term]]:  # fmt: skip
-    """FLOP of scores and values, both ways: all that windows and documents show, what causal masks leave, the first by layer."""
+) -> tuple[Scores, Scores]:  # fmt: skip
+    """FLOP of scores and values: all that windows and documents show, and what causal masks leave of it."""
     whole: dict[str, Term] = {}
     masked: dict[str, Term] = {}
     for kind in kinds:
@@ -147,12 +165,14 @@ def _attention(
                 masked[at] = per_token.term(f"{at}.causal_flop_per_token", seq_len=seen, **sizes)
     if not whole:
         nothing = Term("step.attention_flop", 0.0, "FLOP", DEFINITION)
-        return nothing, nothing, {}
-    return (
-        repeated_flop.term("step.attention_flop", count=tokens, flop=total("attention_flop_per_token", whole)),
-        repeated_flop.term("step.causal_attention_flop", count=tokens, flop=total("causal_attention_flop_per_token", masked)),
-        whole,
-    )
+        return Scores(nothing, {}, ""), Scores(nothing, {}, "causal_")
+    return _of_step(whole, tokens, ""), _of_step(masked, tokens, "causal_")
+
+
+def _of_step(of_layers: Mapping[str, Term], tokens: Term, way: str) -> Scores:
+    """The FLOP of a token, by layer, over all tokens of a step."""
+    of_token = total(f"{way}attention_flop_per_token", of_layers)
+    return Scores(repeated_flop.term(f"step.{way}attention_flop", count=tokens, flop=of_token), of_layers, way)
 
 
 def _recomputed(
@@ -162,12 +182,13 @@ def _recomputed(
     kinds: list[Kind],
     layers_params: Term,
     tokens: Term,
-    scores: Mapping[str, Term],
+    scores: Scores,
 ) -> Term:
     """FLOP of the forward pass that are done once more before the backward pass."""
-    name = "step.recomputed_flop"
+    way = scores.way
+    name = f"step.{way}recomputed_flop"
     weights: Term | None = None
-    attention = dict(scores)
+    attention = dict(scores.of_layers)
     match plan.recompute:
         case "none":
             return Term(name, 0.0, "FLOP", DEFINITION)
@@ -178,19 +199,20 @@ def _recomputed(
             weights = product.term("params.recomputed", a=count("every_second"), b=layers_params)
             attention = attention if remade else {}
         case _:
-            weights, attention = _modules(plan, kinds, leaves, scores)
+            weights, attention = _modules(plan, kinds, leaves, scores.of_layers)
     made: dict[str, Term] = {}
     if weights is not None:
         made["weights"] = flop.forward_flop.term("step.recomputed_weight_flop", params=weights, tokens=tokens)
     if attention:
-        whole = repeated_flop.term("step.scores_again", count=tokens, flop=total("recomputed.scores_per_token", attention))
-        made["attention"] = repeated_flop.term("step.recomputed_attention_flop", count=count("forward_share"), flop=whole)
+        per_token = total(f"recomputed.{way}scores_per_token", attention)
+        whole = repeated_flop.term(f"step.{way}scores_again", count=tokens, flop=per_token)
+        made["attention"] = repeated_flop.term(f"step.{way}recomputed_attention_flop", count=count("forward_share"), flop=whole)
     if not made:
         return Term(name, 0.0, "FLOP", DEFINITION)
     part = part_of_layers(subject, plan, leaves, {kind.key: kind.layers for kind in kinds})
     if part is None:
         return total(name, made)
-    return repeated_flop.term(name, count=part, flop=total("step.recomputed_flop_of_all_layers", made))
+    return repeated_flop.term(name, count=part, flop=total(f"{name}_of_all_layers", made))
 
 
 def part_of_layers(subject: Subject, plan: TrainPlan, leaves: Leaves, layers: Mapping[str, Term]) -> Term | None:

@@ -31,7 +31,7 @@ from gpuplan.plan.precision import RECIPES, byte
 from gpuplan.plan.remat import policy_of, remat_of
 from gpuplan.plan.train import Manner, TrainPlan
 from gpuplan.plan.words import AttentionKernel
-from gpuplan.record import Record
+from gpuplan.record import Record, field
 from gpuplan.specs.engine import Engine
 from gpuplan.specs.engine_training import TrainingProfile
 from gpuplan.term import USER, Source, Term, total
@@ -53,6 +53,8 @@ class TrainingFigures(Record, kw_only=True):
     figures: dict[str, Term]
     memory: TrainingMemory
     time: TrainingTime
+    bounds: dict[str, Term] = field(default_factory=dict)
+    """The share of the peak that the step takes by what is really computed: no pairs that masks hide, and what runs again."""
 
 
 class StepWork(Record, kw_only=True):
@@ -110,7 +112,7 @@ def training_figures(
     global_batch = subject.plan("global_batch", plan.global_batch)
     computed, waited = time.step, {} if supply is None else input_terms(supply, global_batch)
     time = slowed(time, waited)
-    figures = _rates(subject, plan, leaves, time.step, pricer.work, pricer.step, global_batch=global_batch, seq_len=seq_len)
+    figures, bounds = _rates(subject, plan, leaves, time.step, pricer.work, pricer.step, global_batch=global_batch, seq_len=seq_len)
     if subject.arch.vocab == 1 or subject.arch.source_tokens:  # A sequence is an image, or a piece of audio.
         figures["samples_per_s"] = rate.term("samples_per_s", count=global_batch, seconds=time.step)
     if waited:
@@ -127,7 +129,7 @@ def training_figures(
     if run is not None:
         params = saved_params(subject, plan, pricer)
         figures |= run_figures(subject, run, useful or figures["tokens_per_step"], time.step, recipe, params=params)
-    return as_set(TrainingFigures(figures=figures, memory=memory, time=time), subject.pins)
+    return as_set(TrainingFigures(figures=figures, memory=memory, time=time, bounds=bounds), subject.pins)
 
 
 def saved_params(subject: Subject, plan: TrainPlan, pricer: StepPricer) -> Term:
@@ -322,17 +324,22 @@ def own_head(subject: WorkSubject, profile: TrainingProfile) -> tuple[Architectu
 def _rates(
     subject: Subject, plan: TrainPlan, leaves: Leaves, step: Term, work: TrainingWork, terms: StepTerms,
     *, global_batch: Term, seq_len: Term,
-) -> dict[str, Term]:  # fmt: skip
-    """Throughput and utilisation, in both conventions of counting attention."""
+) -> tuple[dict[str, Term], dict[str, Term]]:  # fmt: skip
+    """Throughput and utilisation, in both conventions of counting attention; and what bounds them."""
     chips = subject.accelerators()
     tokens = step_tokens.term("step.all_tokens", global_batch=global_batch, seq_len=seq_len)
     tokens_per_s = rate.term("tokens_per_s", count=tokens, seconds=step)
     of_model = model_flop(subject, plan, leaves, tokens, seq_len)
     if any(block.again is not None for block in work.blocks.values()):
-        of_model = of_model.replaced(again=recomputed_flop(subject, plan, work, terms, leaves))
+        of_model = of_model.replaced(
+            again=recomputed_flop(subject, plan, work, terms, leaves, masked=False),
+            causal_again=recomputed_flop(subject, plan, work, terms, leaves, masked=True),
+        )
     peak = subject.hw.peak(RECIPES[plan.precision].matmul)
     use = {"seconds": step, "chips": chips, "peak_flop_per_s": peak}
-    return {
+    done = total("step.hardware_flop", {"model": of_model.full, "recomputed": of_model.again})
+    computed = total("step.hardware_flop_causal", {"model": of_model.causal, "recomputed": of_model.causal_again})
+    figures = {
         "step_time_s": step,
         "tokens_per_s": tokens_per_s,
         "tokens_per_s_per_accelerator": rate.term(
@@ -340,11 +347,10 @@ def _rates(
         ),
         "mfu": flop.mfu.term("mfu", model_flop=of_model.full, **use),
         "mfu_causal": flop.mfu.term("mfu_causal", model_flop=of_model.causal, **use),
-        "hfu": flop.hfu.term(
-            "hfu", hardware_flop=total("step.hardware_flop", {"model": of_model.full, "recomputed": of_model.again}), **use
-        ),
+        "hfu": flop.hfu.term("hfu", hardware_flop=done, **use),
         "model_flop_per_s_per_accelerator": flop.achieved_flop_per_s.term(
             "model_flop_per_s_per_accelerator", flop=of_model.full, seconds=step, chips=chips
         ),
         "tokens_per_step": tokens,
     }
+    return figures, {"step": flop.hfu.term("hfu_causal", hardware_flop=computed, **use)}

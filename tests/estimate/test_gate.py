@@ -19,7 +19,7 @@ from tests.render.render_sample import sample
 
 @pytest.mark.parametrize(
     ("key", "value"),
-    [("run_time_s", math.inf), ("run_time_s", math.nan), ("step_time_s", -1.0), ("mfu", 1.77), ("cost_usd", -0.1)],
+    [("run_time_s", math.inf), ("run_time_s", math.nan), ("step_time_s", -1.0), ("mfu_causal", 1.77), ("cost_usd", -0.1)],
 )
 def test_an_estimate_with_an_impossible_figure_cannot_exist(key: str, value: float) -> None:
     made = sample()
@@ -100,6 +100,18 @@ def test_no_end_of_a_share_passes_100_percent(task: str, on: str) -> None:
     made = answered(task, {"model": "qwen2.5-0.5b", "on": on}, advise=False)
     for key in OF_PEAK & made.figures.keys():
         assert made.ranges[key][1] <= 1.0
+
+
+@pytest.mark.parametrize(("seq_len", "recompute"), [(8192, "full"), (131072, "none"), (131072, "full"), (1048576, "selective")])
+def test_what_is_computed_passes_no_peak_however_long_the_context(seq_len: int, recompute: str) -> None:
+    question = {"model": "olmo2-13b", "on": "rtx-5070-ti", "seq_len": seq_len, "recompute": recompute}
+    made = answered("train", question, advise=False)
+    of = {key: float(made.figures[key].value) for key in ("mfu", "mfu_causal", "hfu", "step_time_s")}
+    done, seconds = float(made.bounds["step"].value), of["step_time_s"]
+    assert of["mfu_causal"] <= done <= min(1.0, of["hfu"])
+    assert made.ranges["step_time_s"][0] >= done * seconds
+    if seq_len > 100_000:
+        assert of["mfu"] > 1.5 * of["mfu_causal"], "attention in full is what these two names count by convention"
 
 
 @pytest.mark.parametrize("on", ["m3-max", "h100", "8xh200", "tpu-v6e-8"])
