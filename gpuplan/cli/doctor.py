@@ -106,7 +106,9 @@ def _newest(catalog: Catalog) -> str:
 
 
 def _config() -> Path:
-    return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "gpuplan"
+    from gpuplan.files.home import home
+
+    return Path(os.environ.get("XDG_CONFIG_HOME") or home(os.environ) / ".config") / "gpuplan"
 
 
 def _writable(folder: Path) -> str:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from gpuplan.errors import GpuplanError, Problem, UnknownError, UsageError, did_you_mean
+from gpuplan.files.home import home
 from gpuplan.files.json_text import JsonError, parse
 from gpuplan.files.read import is_file, text_of
 from gpuplan.models.block_types import PLAIN
@@ -146,7 +147,7 @@ def _stores() -> Iterator[Path]:
     if given:
         yield Path(given)
         return
-    yield Path.home() / ".ollama" / "models"
+    yield home(os.environ) / ".ollama" / "models"
     yield Path("/usr/share/ollama/.ollama/models")
 
 

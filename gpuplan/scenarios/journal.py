@@ -17,6 +17,7 @@ from typing import Any, Self
 
 from gpuplan import __version__
 from gpuplan.errors import Problem, UsageError
+from gpuplan.files.home import home
 from gpuplan.files.json_text import JsonError, parse
 from gpuplan.files.read import TABLE_BYTES, exists, is_folder, text_if_there
 from gpuplan.files.write import append, emptied, open_for_appending, try_lock, unwritable
@@ -100,7 +101,7 @@ class Journal:
         Raises:
             UsageError: as for any other.
         """
-        cache = Path(env.get("XDG_CACHE_HOME") or Path(env.get("HOME") or Path.home()) / ".cache")
+        cache = Path(env.get("XDG_CACHE_HOME") or home(env) / ".cache")
         asked = [(one.name, one.where, sorted((key, repr(value)) for key, value in one.given.items())) for one in cases]
         return cls(cache / "gpuplan" / "runs" / f"{_digest(repr(asked))}.jsonl", cases)
 

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 import gpuplan
 from gpuplan.errors import Note, Problem, SpecError, UnknownError, UsageError, did_you_mean
+from gpuplan.files.home import home
 from gpuplan.files.unchanged import while_unchanged
 from gpuplan.record import Record
 from gpuplan.specs.base import Spec, SpecFile, load_spec
@@ -81,7 +82,7 @@ def config_folder(env: Mapping[str, str]) -> Path:
     >>> str(config_folder({"HOME": "/me"}))
     '/me/.config/gpuplan'
     """
-    return Path(env.get("XDG_CONFIG_HOME") or Path(env.get("HOME") or Path.home()) / ".config") / "gpuplan"
+    return Path(env.get("XDG_CONFIG_HOME") or home(env) / ".config") / "gpuplan"
 
 
 def shipped_folder() -> Path:

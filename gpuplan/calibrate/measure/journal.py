@@ -21,6 +21,7 @@ from gpuplan.calibrate.device import Identity
 from gpuplan.calibrate.measure.probe_list import Planned
 from gpuplan.calibrate.measure.sample import Sample, Skipped, plain, probe_of, sample_of
 from gpuplan.errors import Problem, UsageError
+from gpuplan.files.home import home
 from gpuplan.files.json_text import parse
 from gpuplan.files.read import TABLE_BYTES, bytes_of, exists, text_of
 from gpuplan.files.write import append, emptied, open_for_appending, try_lock
@@ -60,7 +61,7 @@ def default_place(env: Mapping[str, str], ident: str) -> Path:
     >>> str(default_place({"HOME": "/me"}, "h100-sxm-80gb"))
     '/me/.cache/gpuplan/calibrate/h100-sxm-80gb.jsonl'
     """
-    cache = Path(env.get("XDG_CACHE_HOME") or Path(env.get("HOME") or Path.home()) / ".cache")
+    cache = Path(env.get("XDG_CACHE_HOME") or home(env) / ".cache")
     return cache / "gpuplan" / "calibrate" / f"{ident}.jsonl"
 
 

@@ -49,7 +49,9 @@ def cache_file(folders: Sequence[Path], env: Mapping[str, str]) -> Path:
     """Where the index of these folders is kept: below `~/.cache/gpuplan`, or where XDG_CACHE_HOME says."""
     from zlib import crc32
 
-    root = Path(env.get("XDG_CACHE_HOME") or Path(env.get("HOME") or Path.home()) / ".cache")
+    from gpuplan.files.home import home
+
+    root = Path(env.get("XDG_CACHE_HOME") or home(env) / ".cache")
     name = crc32("\n".join(map(str, (_PACKAGE, *folders))).encode(errors="surrogateescape"))
     return root / "gpuplan" / f"completion-{name:08x}.json"
 
@@ -87,10 +89,12 @@ def _files(folder: Path | str) -> Iterator[tuple[int, int]]:
 
 def _folders(specs: Sequence[str], env: Mapping[str, str]) -> list[Path]:
     """The folders that names come from: the shipped one, then the user's as `Catalog.open` orders them."""
+    from gpuplan.files.home import from_home, home
+
     root = next(folder for folder in (_PACKAGE / "hardware_specs", _PACKAGE.parent / "hardware_specs") if folder.is_dir())
-    config = Path(env.get("XDG_CONFIG_HOME") or Path(env.get("HOME") or Path.home()) / ".config") / "gpuplan"
+    config = Path(env.get("XDG_CONFIG_HOME") or home(env) / ".config") / "gpuplan"
     given = [str(config), *env.get("GPUPLAN_SPECS", "").split(os.pathsep), *specs]
-    return [root, *(Path(one).expanduser().absolute() for one in given if one and Path(one).expanduser().is_dir())]
+    return [root, *(from_home(one).absolute() for one in given if one and from_home(one).is_dir())]
 
 
 def _made(folders: Sequence[Path]) -> dict[str, Any]:

@@ -45,11 +45,12 @@ def install(shell: str, env: Mapping[str, str] = os.environ) -> list[Path]:
     Raises:
         UsageError: a file cannot be read or written, or PowerShell does not say where its profile is.
     """
+    from gpuplan.files.home import home
     from gpuplan.files.read import text_if_there
     from gpuplan.files.write import write
 
-    home = Path(env.get("HOME") or Path.home())
-    data = Path(env.get("XDG_DATA_HOME") or home / ".local" / "share") / "gpuplan"
+    at_home = home(env)
+    data = Path(env.get("XDG_DATA_HOME") or at_home / ".local" / "share") / "gpuplan"
     made: list[Path] = []
 
     def put(path: Path, text: str) -> None:
@@ -58,15 +59,15 @@ def install(shell: str, env: Mapping[str, str] = os.environ) -> list[Path]:
             made.append(path)
 
     if shell == "fish":
-        put(Path(env.get("XDG_CONFIG_HOME") or home / ".config") / "fish" / "completions" / "gpuplan.fish", script(shell))
+        put(Path(env.get("XDG_CONFIG_HOME") or at_home / ".config") / "fish" / "completions" / "gpuplan.fish", script(shell))
         return made
     file = data / f"completion.{'ps1' if shell == 'powershell' else shell}"
     if shell == "powershell":
         rc, line = _profile(), f". '{str(file).replace(chr(39), chr(39) * 2)}'"
     elif shell == "zsh":
-        rc, line = Path(env.get("ZDOTDIR") or home) / ".zshrc", f"source {shlex.quote(str(file))}"
+        rc, line = Path(env.get("ZDOTDIR") or at_home) / ".zshrc", f"source {shlex.quote(str(file))}"
     else:
-        rc, line = home / ".bashrc", f"source {shlex.quote(str(file))}"
+        rc, line = at_home / ".bashrc", f"source {shlex.quote(str(file))}"
     before = text_if_there(rc, most=_OF_RC) or ""
     put(file, script(shell))
     if line not in before.splitlines():

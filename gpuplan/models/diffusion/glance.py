@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from gpuplan.files.home import from_home
 from gpuplan.files.read import is_file, is_folder
 from gpuplan.models.glance import card_text, is_called
 
@@ -23,7 +24,7 @@ def diffusion_path(name: str, extra_dirs: Sequence[Path] = ()) -> Path | None:
     wanted = "-".join(name.lower().split())
     if not wanted:
         return None
-    given = Path(name).expanduser()
+    given = from_home(name)
     if given.name == INDEX and is_file(given):
         return given.parent
     if is_folder(given) and is_file(given / INDEX):
