@@ -59,7 +59,7 @@ def rl_answer(made: RlFigures, subject: Subject, said: Said) -> Estimate:
         largest("one optimizer step of the policy", made.training.time.stages.values()),
         phases[0].replaced(rivals=tuple(phases[1:])).largest(),
     ]
-    return _answer("train", said, made.figures, breakdowns)
+    return _answer("train", said, made.figures, breakdowns).replaced(bounds=made.bounds)
 
 
 def samples_answer(made: SamplesFigures, setting: Setting, said: Said) -> Estimate:

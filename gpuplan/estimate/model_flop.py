@@ -33,6 +33,8 @@ class ModelFlop(Record):
     causal: Term
     again: Term
     """What is computed again, and the forward pass of a frozen reference."""
+    again_causal: Term
+    """The same as masks leave it."""
 
 
 class Kind(Record):
@@ -61,7 +63,7 @@ def model_flop(subject: Subject, plan: TrainPlan, leaves: Leaves, tokens: Term, 
     source = leaves("source_tokens", arch.source_tokens) if arch.two_stacks and arch.source_tokens else None
     if source is not None:
         matmul_params, kinds = _by_length(kinds, leaves, matmul_params, source, seq_len)
-    scores, causal_scores, of_layers = _attention(kinds, leaves, tokens, seq_len, seen_document(plan, seq_len), source)
+    scores, causal_scores, of_layers, causal_of_layers = _attention(kinds, leaves, tokens, seq_len, seen_document(plan, seq_len), source)
     weigh = flop.frozen_training_flop if plan.tuning.frozen else flop.six_nd_flop
     weights = weigh.term("step.weight_flop", params=matmul_params, tokens=tokens)
     full = total("step.model_flop", {"weights": weights, "attention": scores})
@@ -72,14 +74,25 @@ def model_flop(subject: Subject, plan: TrainPlan, leaves: Leaves, tokens: Term, 
         head = product.term("params.heads", a=total("model.heads", {"main": ONE, "mtp": modules.count}), b=head)
     if head is not None:
         layers_params = difference.term("params.without_head", whole=matmul_params, part=head)
-    again = _recomputed(subject, plan, leaves, kinds, layers_params, tokens, of_layers)
-    if plan.tuning.reference:
-        scored = {
-            "weights": flop.forward_flop.term("step.reference_weight_flop", params=matmul_params, tokens=tokens),
-            "attention": repeated_flop.term("step.reference_attention_flop", count=count("forward_share"), flop=scores),
-        }
-        again = total("step.flop_beside_the_model", {"recomputed": again, "reference": total("step.reference_flop", scored)})
-    return ModelFlop(full, causal, again)
+    beside = {
+        mask: _beside(
+            mask, plan, _recomputed(subject, plan, leaves, kinds, layers_params, tokens, by_layer, mask), matmul_params, tokens, made
+        )
+        for mask, by_layer, made in (("", of_layers, scores), ("causal_", causal_of_layers, causal_scores))
+    }
+    return ModelFlop(full, causal, beside[""], beside["causal_"])
+
+
+def _beside(mask: str, plan: TrainPlan, again: Term, params: Term, tokens: Term, scores: Term) -> Term:
+    """What is done beside the model: what is computed again, and the forward pass of a frozen reference."""
+    if not plan.tuning.reference:
+        return again
+    scored = {
+        "weights": flop.forward_flop.term("step.reference_weight_flop", params=params, tokens=tokens),
+        "attention": repeated_flop.term(f"step.{mask}reference_attention_flop", count=count("forward_share"), flop=scores),
+    }
+    reference = total(f"step.{mask}reference_flop", scored)
+    return total(f"step.{mask}flop_beside_the_model", {"recomputed": again, "reference": reference})
 
 
 def _by_length(kinds: list[Kind], leaves: Leaves, params: Term, source: Term, seq_len: Term) -> tuple[Term, list[Kind]]:
@@ -118,8 +131,8 @@ def _kinds(subject: Subject, modules: Modules | None) -> Iterator[Kind]:
 
 def _attention(
     kinds: list[Kind], leaves: Leaves, tokens: Term, seq_len: Term, document: Term | None, source: Term | None
-) -> tuple[Term, Term, dict[str, Term]]:  # fmt: skip
-    """FLOP of scores and values, both ways: all that windows and documents show, what causal masks leave, the first by layer."""
+) -> tuple[Term, Term, dict[str, Term], dict[str, Term]]:  # fmt: skip
+    """FLOP of scores and values, both ways: all that windows and documents show, what causal masks leave, and each by layer."""
     whole: dict[str, Term] = {}
     masked: dict[str, Term] = {}
     for kind in kinds:
@@ -147,11 +160,12 @@ def _attention(
                 masked[at] = per_token.term(f"{at}.causal_flop_per_token", seq_len=seen, **sizes)
     if not whole:
         nothing = Term("step.attention_flop", 0.0, "FLOP", DEFINITION)
-        return nothing, nothing, {}
+        return nothing, nothing, {}, {}
     return (
         repeated_flop.term("step.attention_flop", count=tokens, flop=total("attention_flop_per_token", whole)),
         repeated_flop.term("step.causal_attention_flop", count=tokens, flop=total("causal_attention_flop_per_token", masked)),
         whole,
+        masked,
     )
 
 
@@ -163,9 +177,10 @@ def _recomputed(
     layers_params: Term,
     tokens: Term,
     scores: Mapping[str, Term],
+    mask: str,
 ) -> Term:
-    """FLOP of the forward pass that are done once more before the backward pass."""
-    name = "step.recomputed_flop"
+    """FLOP of the forward pass that are done once more before the backward pass; `mask`: how names say which pairs count."""
+    name = f"step.{mask}recomputed_flop"
     weights: Term | None = None
     attention = dict(scores)
     match plan.recompute:
@@ -183,14 +198,16 @@ def _recomputed(
     if weights is not None:
         made["weights"] = flop.forward_flop.term("step.recomputed_weight_flop", params=weights, tokens=tokens)
     if attention:
-        whole = repeated_flop.term("step.scores_again", count=tokens, flop=total("recomputed.scores_per_token", attention))
-        made["attention"] = repeated_flop.term("step.recomputed_attention_flop", count=count("forward_share"), flop=whole)
+        whole = repeated_flop.term(
+            f"step.{mask}scores_again", count=tokens, flop=total(f"recomputed.{mask}scores_per_token", attention)
+        )
+        made["attention"] = repeated_flop.term(f"step.{mask}recomputed_attention_flop", count=count("forward_share"), flop=whole)
     if not made:
         return Term(name, 0.0, "FLOP", DEFINITION)
     part = part_of_layers(subject, plan, leaves, {kind.key: kind.layers for kind in kinds})
     if part is None:
         return total(name, made)
-    return repeated_flop.term(name, count=part, flop=total("step.recomputed_flop_of_all_layers", made))
+    return repeated_flop.term(name, count=part, flop=total(f"step.{mask}recomputed_flop_of_all_layers", made))
 
 
 def part_of_layers(subject: Subject, plan: TrainPlan, leaves: Leaves, layers: Mapping[str, Term]) -> Term | None:

@@ -53,6 +53,8 @@ class TrainingFigures(Record, kw_only=True):
     figures: dict[str, Term]
     memory: TrainingMemory
     time: TrainingTime
+    bounds: dict[str, Term]
+    """Shares of a peak that no time passes, which are not printed."""
 
 
 class StepWork(Record, kw_only=True):
@@ -110,7 +112,7 @@ def training_figures(
     global_batch = subject.plan("global_batch", plan.global_batch)
     computed, waited = time.step, {} if supply is None else input_terms(supply, global_batch)
     time = slowed(time, waited)
-    figures = _rates(subject, plan, leaves, time.step, pricer.work, pricer.step, global_batch=global_batch, seq_len=seq_len)
+    figures, bounds = _rates(subject, plan, leaves, time.step, pricer.work, pricer.step, global_batch=global_batch, seq_len=seq_len)
     if subject.arch.vocab == 1 or subject.arch.source_tokens:  # A sequence is an image, or a piece of audio.
         figures["samples_per_s"] = rate.term("samples_per_s", count=global_batch, seconds=time.step)
     if waited:
@@ -127,7 +129,7 @@ def training_figures(
     if run is not None:
         params = saved_params(subject, plan, pricer)
         figures |= run_figures(subject, run, useful or figures["tokens_per_step"], time.step, recipe, params=params)
-    return as_set(TrainingFigures(figures=figures, memory=memory, time=time), subject.pins)
+    return as_set(TrainingFigures(figures=figures, memory=memory, time=time, bounds=bounds), subject.pins)
 
 
 def saved_params(subject: Subject, plan: TrainPlan, pricer: StepPricer) -> Term:
@@ -322,17 +324,20 @@ def own_head(subject: WorkSubject, profile: TrainingProfile) -> tuple[Architectu
 def _rates(
     subject: Subject, plan: TrainPlan, leaves: Leaves, step: Term, work: TrainingWork, terms: StepTerms,
     *, global_batch: Term, seq_len: Term,
-) -> dict[str, Term]:  # fmt: skip
-    """Throughput and utilisation, in both conventions of counting attention."""
+) -> tuple[dict[str, Term], dict[str, Term]]:  # fmt: skip
+    """Throughput and utilisation, in both conventions of counting attention, and what of a peak no time passes."""
     chips = subject.accelerators()
     tokens = step_tokens.term("step.all_tokens", global_batch=global_batch, seq_len=seq_len)
     tokens_per_s = rate.term("tokens_per_s", count=tokens, seconds=step)
     of_model = model_flop(subject, plan, leaves, tokens, seq_len)
     if any(block.again is not None for block in work.blocks.values()):
-        of_model = of_model.replaced(again=recomputed_flop(subject, plan, work, terms, leaves))
+        again, masked = (recomputed_flop(subject, plan, work, terms, leaves, mask) for mask in ("", "causal_"))
+        of_model = of_model.replaced(again=again, again_causal=masked)
     peak = subject.hw.peak(RECIPES[plan.precision].matmul)
     use = {"seconds": step, "chips": chips, "peak_flop_per_s": peak}
-    return {
+    done = total("step.hardware_flop_causal", {"model": of_model.causal, "recomputed": of_model.again_causal})
+    bounds = {"hfu_causal": flop.hfu.term("hfu_causal", hardware_flop=done, **use)}
+    figures = {
         "step_time_s": step,
         "tokens_per_s": tokens_per_s,
         "tokens_per_s_per_accelerator": rate.term(
@@ -348,3 +353,4 @@ def _rates(
         ),
         "tokens_per_step": tokens,
     }
+    return figures, bounds

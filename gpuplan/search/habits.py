@@ -9,6 +9,7 @@ from gpuplan.estimate.result import Choice
 from gpuplan.models.card import Pretraining
 from gpuplan.models.mixers import Attention, Mla
 from gpuplan.plan.ask import TrainAsk
+from gpuplan.plan.precision import QUANTISED_IN_PLACE
 from gpuplan.search.library import Found, Library
 from gpuplan.search.usual import fine_tunes, of_adapters
 from gpuplan.specs.engine import Engine
@@ -94,8 +95,8 @@ def habits_of(ask: TrainAsk, found: Found) -> Habits:
     if known.precision is not None and MULTIPLIED in found.subject.hw.peaks:
         habits.take("precision", known.precision.text, known.precision)
     described = is_described(ask, found)
-    if known.recompute is not None and described:
-        habits.take("recompute", known.recompute.text, known.recompute)
+    if described:
+        _recomputed(habits, known)
     if known.loss is not None and known.loss.text == "chunked":
         habits.take("chunked_loss", True, known.loss, "true")
     _adapters(habits, known)
@@ -119,6 +120,18 @@ def habits_of(ask: TrainAsk, found: Found) -> Habits:
     if known.shard_group is not None and described:
         _shard_group(habits, known.shard_group, found)
     return habits
+
+
+def _recomputed(habits: Habits, known: TrainingDefaults) -> None:
+    """What is made again, as layers of quantised weights may be where others are not, and what waits in the host's memory then."""
+    ask = habits.ask
+    packed = ask.base_weights in QUANTISED_IN_PLACE or (ask.qlora and ask.base_weights is None)
+    again = known.recompute_packed if packed and known.recompute_packed is not None else known.recompute
+    if again is None or ask.recompute is not None:
+        return
+    habits.take("recompute", again.text, again)
+    if known.inputs is not None and again.text == "full" and ask.offload is None:
+        habits.take("offload", (known.inputs.text,), known.inputs)
 
 
 def precision_notes(asked: TrainAsk, engine: Engine) -> list[Note]:

@@ -91,6 +91,11 @@ class TrainingDefaults(Schema):
     """What an engine takes where its user says nothing; None: what is left out is chosen by what fits and is fastest."""
 
     recompute: Recomputed | None = None
+    recompute_packed: Recomputed | None = None
+    """The same beside frozen weights that are quantised as they are loaded, where what prepares them for training switches it on;
+    None: as elsewhere."""
+    inputs: Waiting | None = None
+    """What of layers that are made again waits in the memory of the host: `activations`, their inputs; None: nothing."""
     code: Code | None = None
     """Whether its models are compiled."""
     precision: Types | None = None

@@ -18,7 +18,7 @@ from gpuplan.specs.quantity import BytesField, CountField, FactorField, RatioFie
 from gpuplan.specs.training_habits import Pace, Share
 
 POLICIES: Mapping[str, tuple[str, str]] = {
-    "graph": ("loss", "graph"),
+    "graph": ("loss", "graph"), "logits": ("loss", "alive"),
     "expert_host": ("experts", "host"), "expert_start": ("experts", "start"), "layer_host": ("host", "layer"),
     "dp_overlap": ("overlap", "dp"), "ep_overlap": ("overlap", "ep"), "logits_split": ("loss", "split"),
     "edges": ("sharding", "edges"),
@@ -123,6 +123,8 @@ class Era(Schema):
     ep_overlap: Share | None = None
     held_logits: BytesField | None = None
     """Bytes alive for each logit at the loss of a compiled model."""
+    logits: BytesField | None = None
+    """Bytes alive for each logit at the loss."""
     logits_split: BytesField | None = None
     """Bytes alive for each logit at the loss where tensor parallel ranks share the vocabulary."""
     graph: Literal["freed", "held"] | None = None
