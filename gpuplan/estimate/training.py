@@ -173,17 +173,21 @@ def profile_of(engine: Engine, plan: TrainPlan) -> TrainingProfile:
     """How an engine trains, set up as the plan says.
 
     Raises:
-        UsageError: it does not train, or compiles nothing.
+        UsageError: it does not train, compiles nothing, or does not take Liger's kernels.
     """
     how, profile = plan.how, training_profile(engine)
     if how.compiled and profile.compiled is None:
         told = f"--compile: {engine.name} is not run with torch.compile: its kernels are fused ones of its own, or its compiler's"
         hint = "leave it out, or name an engine that compiles models, such as `fsdp`, `torchtitan` or `deepspeed`"
         raise UsageError(Problem("engine.compile", told, hint))
+    if how.liger and profile.liger is None:
+        told = f"--liger: {engine.name} does not take Liger's kernels"
+        hint = "leave it out, or name an engine that does, such as `accelerate` (TRL), `peft`, `axolotl`, `llama-factory`, `ms-swift`"
+        raise UsageError(Problem("engine.liger", told, hint))
     if plan.tuning.frozen and not how.compiled:
         profile = profile.around_adapters()
         how = how.replaced(compiled=None) if profile.adapters.hidden_passes is not None else how
-    made = profile.run(compiled=how.compiled, overlap=how.overlap, graphs=how.graphs, dispatcher=how.dispatcher)
+    made = profile.run(compiled=how.compiled, liger=how.liger, overlap=how.overlap, graphs=how.graphs, dispatcher=how.dispatcher)
     if plan.parallel.schedule != "dualpipe" or how.overlap is not None or profile.switched is None:
         return made
     # What DualPipe is for: both exchanges of one micro-batch run beside the computation of another (DeepSeek-V3, 3.2.1).
@@ -308,7 +312,7 @@ def habits_of(
         **found, repeats_heads=profile.attention.heads == "repeated", product_stays=profile.attention.parts == "of-product",
         remakes_attention=remakes_attention,
         inputs_apart=profile.tensor.inputs != "shared", inputs_copied=profile.tensor.inputs == "copied",
-        whole_edges=profile.tensor.edges == "whole",
+        whole_edges=profile.tensor.edges == "whole", adapters_at_once=profile.adapters.kept == "input",
         hands_parts=profile.tensor.handed == "in-parts",
     )  # fmt: skip
 

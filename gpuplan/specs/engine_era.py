@@ -18,7 +18,7 @@ from gpuplan.specs.quantity import BytesField, CountField, FactorField, RatioFie
 from gpuplan.specs.training_habits import Pace, Share
 
 POLICIES: Mapping[str, tuple[str, str]] = {
-    "graph": ("loss", "graph"), "logits": ("loss", "alive"),
+    "graph": ("loss", "graph"), "logits": ("loss", "alive"), "adapter_inputs": ("adapters", "kept"),
     "expert_host": ("experts", "host"), "expert_start": ("experts", "start"), "layer_host": ("host", "layer"),
     "dp_overlap": ("overlap", "dp"), "ep_overlap": ("overlap", "ep"), "logits_split": ("loss", "split"),
     "edges": ("sharding", "edges"),
@@ -149,6 +149,8 @@ class Era(Schema):
     """Traffic of a forward pass for each element that an adapted matrix reads."""
     adapter_read_backward: StoredBytes | None = None
     """The same of a backward pass."""
+    adapter_inputs: Literal["dropped", "input"] | None = None
+    """What adapters kept of the result of a norm."""
     attention_like: Id | None = None
     """The engine whose measured attention kernels stand for those of that time."""
     micro_batch: MicroBatch | None = None
