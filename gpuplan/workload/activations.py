@@ -327,8 +327,11 @@ class KeptTensors(Record, kw_only=True):
 
     @property
     def keeps_inputs(self) -> bool:
-        """Quantised matmuls keep their inputs although nothing behind them is trained, as those of bitsandbytes do."""
-        return self.tuning.base_weights in QUANTISED_IN_PLACE
+        """Quantised matmuls keep their inputs although nothing behind them is trained, as those of bitsandbytes do.
+
+        Functions that compute a matrix and its adapters at once widen the weights themselves.
+        """
+        return self.tuning.base_weights in QUANTISED_IN_PLACE and not self.habits.adapters_at_once
 
 
 def _own_heads(one: Tensor) -> bool:
