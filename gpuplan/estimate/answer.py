@@ -44,7 +44,7 @@ def training_answer(made: TrainingFigures, subject: Subject, said: Said, *, task
     """The answer to a training question."""
     time = largest("time of a step", made.time.stages.values())
     memory = largest("memory of the most loaded rank", made.memory.stages.values())
-    return _answer(task, said, made.figures, [time, memory])
+    return _answer(task, said, made.figures, [time, memory]).replaced(bounds=made.bounds)
 
 
 def rl_answer(made: RlFigures, subject: Subject, said: Said) -> Estimate:
@@ -59,7 +59,7 @@ def rl_answer(made: RlFigures, subject: Subject, said: Said) -> Estimate:
         largest("one optimizer step of the policy", made.training.time.stages.values()),
         phases[0].replaced(rivals=tuple(phases[1:])).largest(),
     ]
-    return _answer("train", said, made.figures, breakdowns).replaced(bounds=made.bounds)
+    return _answer("train", said, made.figures, breakdowns)
 
 
 def samples_answer(made: SamplesFigures, setting: Setting, said: Said) -> Estimate:

@@ -63,7 +63,9 @@ def model_flop(subject: Subject, plan: TrainPlan, leaves: Leaves, tokens: Term, 
     source = leaves("source_tokens", arch.source_tokens) if arch.two_stacks and arch.source_tokens else None
     if source is not None:
         matmul_params, kinds = _by_length(kinds, leaves, matmul_params, source, seq_len)
-    scores, causal_scores, of_layers, causal_of_layers = _attention(kinds, leaves, tokens, seq_len, seen_document(plan, seq_len), source)
+    scores, causal_scores, of_layers, causal_of_layers = _attention(
+        kinds, leaves, tokens, seq_len, seen_document(plan, seq_len), source
+    )
     weigh = flop.frozen_training_flop if plan.tuning.frozen else flop.six_nd_flop
     weights = weigh.term("step.weight_flop", params=matmul_params, tokens=tokens)
     full = total("step.model_flop", {"weights": weights, "attention": scores})
@@ -76,7 +78,12 @@ def model_flop(subject: Subject, plan: TrainPlan, leaves: Leaves, tokens: Term, 
         layers_params = difference.term("params.without_head", whole=matmul_params, part=head)
     beside = {
         mask: _beside(
-            mask, plan, _recomputed(subject, plan, leaves, kinds, layers_params, tokens, by_layer, mask), matmul_params, tokens, made
+            mask,
+            plan,
+            _recomputed(subject, plan, leaves, kinds, layers_params, tokens, by_layer, mask=mask),
+            matmul_params,
+            tokens,
+            made,
         )
         for mask, by_layer, made in (("", of_layers, scores), ("causal_", causal_of_layers, causal_scores))
     }
@@ -177,6 +184,7 @@ def _recomputed(
     layers_params: Term,
     tokens: Term,
     scores: Mapping[str, Term],
+    *,
     mask: str,
 ) -> Term:
     """FLOP of the forward pass that are done once more before the backward pass; `mask`: how names say which pairs count."""

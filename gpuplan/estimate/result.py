@@ -149,9 +149,9 @@ class Estimate(Record):
             if impossible(key, low, most) or impossible(key, high, most) or not low - slack <= middle <= high + slack:
                 raise ImpossibleError(_problem(f"{key} runs from {low:.6g} to {high:.6g} around {middle:.6g}", self.figures[key]))
             made[key] = low, high
-        for key, most in _AT_MOST.items():
-            if key in made and most in made:
-                made[key] = made[key][0], max(min(made[key][1], made[most][1]), float(self.figures[key].value))
+        for key, other in _AT_MOST.items():
+            if key in made and other in made:
+                made[key] = made[key][0], max(min(made[key][1], made[other][1]), float(self.figures[key].value))
         endless = any(made[key][1] >= 1.0 for key in self.filled if key in made)
         return {key: (low, inf) if endless and _WAITS.match(key) else (low, high) for key, (low, high) in made.items()}
 

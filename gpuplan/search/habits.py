@@ -10,6 +10,7 @@ from gpuplan.models.card import Pretraining
 from gpuplan.models.mixers import Attention, Mla
 from gpuplan.plan.ask import TrainAsk
 from gpuplan.plan.precision import QUANTISED_IN_PLACE
+from gpuplan.plan.words import FUSED_UPDATES
 from gpuplan.search.library import Found, Library
 from gpuplan.search.usual import fine_tunes, of_adapters
 from gpuplan.specs.engine import Engine
@@ -88,6 +89,7 @@ def habits_of(ask: TrainAsk, found: Found) -> Habits:
         _as_trained(habits, found.card.pretraining)
     if of_adapters(ask) and ask.lora is None and not ask.scales and (known is None or known.lora_rank is None):
         _usual_rank(habits, found)
+    _fused_updates(habits, MULTIPLIED in found.subject.hw.peaks)
     if known is None:
         return habits
     if known.code is not None:
@@ -120,6 +122,18 @@ def habits_of(ask: TrainAsk, found: Found) -> Habits:
     if known.shard_group is not None and described:
         _shard_group(habits, known.shard_group, found)
     return habits
+
+
+def _fused_updates(habits: Habits, wide: bool) -> None:
+    """What an optimizer that updates weights within the backward pass means for these; `wide`: the accelerator multiplies bf16."""
+    ask = habits.ask
+    if ask.optimizer not in FUSED_UPDATES:
+        return
+    means = {"step_in_backward": True} | ({"precision": "bf16-pure"} if wide else {})
+    for name, value in means.items():
+        if getattr(ask, name) is None:
+            habits.ask = habits.ask.replaced(**{name: value})
+            habits.chosen.append(Choice(name, str(value).lower(), f"what {ask.optimizer} does", habit=True))
 
 
 def _recomputed(habits: Habits, known: TrainingDefaults) -> None:

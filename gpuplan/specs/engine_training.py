@@ -179,7 +179,7 @@ class TrainingProfile(Schema):
         graphs: bool | None = None,
         dispatcher: str | None = None,
     ) -> TrainingProfile:
-        """The profile as it is set up: compiled or not, with Liger's kernels, these overlaps, from graphs or not; None: nobody says."""
+        """The profile as it is set up: compiled, with Liger's kernels, these overlaps, from graphs; None: nobody says."""
         change = {None: None, True: self.compiled, False: self.eager}[compiled]
         made = self if change is None else self.replaced(**change.changes(self))
         if liger and self.liger is not None:

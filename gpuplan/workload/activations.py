@@ -236,9 +236,8 @@ class KeptTensors(Record, kw_only=True):
         elif self.tuning.scales:
             copies = held
         elif self.tuning.frozen:
-            adapted = leaf.times(
-                f"{at}.adapted_inputs", ONE if self.habits.adapters_at_once else count("kept_by_adapters"), count(f"adapted_{groups}")
-            )
+            each = ONE if self.habits.adapters_at_once else count("kept_by_adapters")
+            adapted = leaf.times(f"{at}.adapted_inputs", each, count(f"adapted_{groups}"))
             copies = total(f"{at}.norm_tensors_frozen", {"inputs": held, "adapters": adapted})
         kept = self.bytes(f"{at}.norms", leaf.times(f"{at}.norm_widths", copies, per_norm))
         if self.stored is not None and not self.tuning.frozen:
