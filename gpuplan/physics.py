@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Container, Iterator
 from math import inf, isfinite
 
 from gpuplan.record import Record
@@ -85,23 +86,41 @@ def above(rate: float, peak: float) -> bool:
     return not rate <= CLOCKS * peak
 
 
-OF_PEAK = frozenset({"mfu_causal", "mbu"})
-"""Figures that say which share of a peak is reached: no doubt about kernels or engines carries them above 1. MFU and HFU are not
-among them: by convention they count what causal masks hide, which nobody computes, so that long contexts may pass 1."""
+OF_PEAK = frozenset({"mfu", "mfu_causal", "hfu", "mbu"})
+"""Figures that say which share of a peak is reached: no doubt about kernels or engines carries them above 1."""
 SHARES = OF_PEAK | {
     "effective_training_share", "rollout_share", "generators_idle_share", "trainers_idle_share", "kv_used_share", "kv_peak_share",
     "busy_share",
 }  # fmt: skip
 """Figures that are parts of a whole."""
+BY_CONVENTION = frozenset({"mfu", "hfu"})
+"""Shares of a peak that count every pair of query and key (PaLM, appendix B), also those that a causal mask hides: where long
+sequences are mostly attention they pass 1, and what cannot is the same with hidden pairs left out (`mfu_causal`)."""
+ALL_PAIRS = 2.0
+"""How many times as many pairs there are as a causal mask leaves, at most."""
 SIGNED = frozenset({"headroom_bytes", "kv_pool_bytes"})
 """Figures that may be below zero: what is missing."""
 ROUNDING = 1e-9
 
 
-def impossible(figure: str, value: float) -> str:
-    """Why a figure of an answer, by its JSON key, cannot have this value; nothing where it can.
+def most_of(figure: str, among: Container[str] = ()) -> float:
+    """The most that a figure which is a part of a whole may be, `among` the figures of its answer.
 
-    >>> impossible("mfu_causal", 1.77), impossible("step_time_s", float("inf")), impossible("peak_memory_bytes", -1.0)
+    >>> most_of("mfu"), most_of("mfu", {"mfu", "mfu_causal"}), most_of("mfu_causal", {"mfu", "mfu_causal"})
+    (1.0, 2.0, 1.0)
+    """
+    return ALL_PAIRS if figure in BY_CONVENTION and "mfu_causal" in among else 1.0
+
+
+def bounding(figures: Collection[str]) -> Iterator[str]:
+    """The figures among those of an answer that no doubt about kernels or engines carries above 1."""
+    return (key for key in figures if key in OF_PEAK and most_of(key, figures) == 1.0)
+
+
+def impossible(figure: str, value: float, most: float = 1.0) -> str:
+    """Why a figure of an answer, by its JSON key, cannot have this value; nothing where it can. `most`: what a share may reach.
+
+    >>> impossible("mfu", 1.77), impossible("step_time_s", float("inf")), impossible("peak_memory_bytes", -1.0)
     ('177 % is more than there is', 'it is not finite', 'it is below zero')
     >>> impossible("mfu", 0.4), impossible("headroom_bytes", -1.0)
     ('', '')
@@ -110,6 +129,6 @@ def impossible(figure: str, value: float) -> str:
         return "it is not finite"
     if value < 0 and figure not in SIGNED:
         return "it is below zero"
-    if figure in SHARES and value > 1 + ROUNDING:
+    if figure in SHARES and value > most * (1 + ROUNDING):
         return f"{100 * value:.4g} % is more than there is"
     return ""

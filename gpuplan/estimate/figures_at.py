@@ -9,7 +9,7 @@ import numpy as np
 
 from gpuplan.estimate.result import Estimate, Verdict
 from gpuplan.estimate.serving_figures import ServingFigures
-from gpuplan.physics import OF_PEAK, SHARES, SIGNED
+from gpuplan.physics import SHARES, SIGNED, bounding
 from gpuplan.ranges import intervals
 from gpuplan.record import Record
 from gpuplan.term import Source, Term
@@ -27,7 +27,7 @@ class Priced(Record, kw_only=True, eq=False):
     def of(cls, made: ServingFigures) -> Priced:
         """The figures with the low and high of each, as an estimate of one plan has them."""
         bounds = {f"bound.{key}": term for key, term in made.bounds.items()}
-        found = intervals({**made.figures, **bounds}, [*bounds, *(key for key in made.figures if key in OF_PEAK)])
+        found = intervals({**made.figures, **bounds}, [*bounds, *bounding(made.figures)])
         ranges = {}
         for key in made.figures:
             low, high = found[key]

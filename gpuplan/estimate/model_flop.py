@@ -33,7 +33,7 @@ class ModelFlop(Record):
     causal: Term
     again: Term
     """What is computed again, and the forward pass of a frozen reference."""
-    causal_again: Term
+    again_causal: Term
     """The same as masks leave it."""
 
 
@@ -83,11 +83,11 @@ def model_flop(subject: Subject, plan: TrainPlan, leaves: Leaves, tokens: Term, 
     if head is not None:
         layers_params = difference.term("params.without_head", whole=matmul_params, part=head)
     read = flop.forward_flop.term("step.reference_weight_flop", params=matmul_params, tokens=tokens)
-    again, causal_again = (
+    again, again_causal = (
         _beside(plan, _recomputed(subject, plan, leaves, kinds, layers_params, tokens, scores), read, scores)
         for scores in (whole, masked)
     )
-    return ModelFlop(full, causal, again, causal_again)
+    return ModelFlop(full, causal, again, again_causal)
 
 
 def _beside(plan: TrainPlan, again: Term, read: Term, scores: Scores) -> Term:

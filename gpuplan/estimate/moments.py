@@ -6,7 +6,15 @@ from gpuplan.estimate.pricing import alone
 from gpuplan.estimate.recipe import RecipeTerms
 from gpuplan.estimate.subject import Subject
 from gpuplan.formulas.basic import product, repeated_bytes, share, smaller
-from gpuplan.formulas.memory import alone_bytes, chunk_gradient_bytes, excess_bytes, logits_bytes, split_or_whole_bytes, state_bytes
+from gpuplan.formulas.memory import (
+    alone_bytes,
+    chunk_gradient_bytes,
+    excess_bytes,
+    fused_loss_bytes,
+    logits_bytes,
+    split_or_whole_bytes,
+    state_bytes,
+)
 from gpuplan.formulas.training import between_ranks
 from gpuplan.num import any_true
 from gpuplan.plan.precision import QUANTISED_IN_PLACE, byte
@@ -14,7 +22,7 @@ from gpuplan.plan.train import TrainPlan
 from gpuplan.specs.engine_training import TrainingProfile
 from gpuplan.specs.quantity import Sourced
 from gpuplan.term import Source, Term, greatest, total
-from gpuplan.workload.context import ONE
+from gpuplan.workload.context import ONE, Leaves
 from gpuplan.workload.stages import Stage
 from gpuplan.workload.training import TrainingWork
 
@@ -27,7 +35,8 @@ _EIGHTH = Term("work.chunked_logits", 1 / 8, "1", Source("assumed", "the loss ru
 
 
 def transient_bytes(
-    at: str, subject: Subject, plan: TrainPlan, profile: TrainingProfile, work: TrainingWork, recipe: RecipeTerms, stage: Stage
+    at: str, subject: Subject, plan: TrainPlan, profile: TrainingProfile, work: TrainingWork, recipe: RecipeTerms, stage: Stage,
+    *, leaves: Leaves,
 ) -> dict[str, Term]:  # fmt: skip
     """What is alive for a moment: a layer that is made again, or the logits; never both."""
     found: dict[str, Term] = {}
@@ -73,14 +82,20 @@ def transient_bytes(
             if any_true(work.dense_stride.value == 1)
             else gathered
         )
-    if plan.saving.chunked_loss:
+    if profile.loss.fused is not None:
+        logits = fused_loss_bytes.term(
+            f"{at}.fused_loss", tokens=work.tokens, vocab=work.vocab, width=leaves.hidden, gradient=recipe.gathered,
+            element=subject.habit("fused_logits", profile.loss.fused),
+        )  # fmt: skip
+    elif plan.saving.chunked_loss:
         share = _EIGHTH if profile.loss.chunk is None else subject.habit("chunked_logits", profile.loss.chunk)
         logits = repeated_bytes.term(f"{at}.logits_chunk", count=share, size=logits)
-        if profile.gradients.made == "each-step" and (plan.tuning.train_edges or not plan.tuning.frozen):
-            adding = chunk_gradient_bytes.term(
-                f"{at}.head_gradient", params=work.largest_edge, element=recipe.gradient, ranks=work.dense_ranks
-            )
-            logits = total(f"{at}.logits_and_gradients", {"logits": logits, "gradients": adding})
+    in_pieces = profile.loss.fused is not None or plan.saving.chunked_loss
+    if in_pieces and profile.gradients.made == "each-step" and (plan.tuning.train_edges or not plan.tuning.frozen):
+        adding = chunk_gradient_bytes.term(
+            f"{at}.head_gradient", params=work.largest_edge, element=recipe.gradient, ranks=work.dense_ranks
+        )
+        logits = total(f"{at}.logits_and_gradients", {"logits": logits, "gradients": adding})
     if plan.tuning.base_weights in QUANTISED_IN_PLACE:
         found |= _of_quantised(at, subject, profile, work, recipe, stage)
     if plan.parallel.schedule == "dualpipe":

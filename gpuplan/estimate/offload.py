@@ -10,6 +10,7 @@ from gpuplan.estimate.share_of_layers import share_of_layers
 from gpuplan.estimate.subject import Subject
 from gpuplan.formulas.basic import remaining_seconds, repeated_bytes, repeated_seconds
 from gpuplan.formulas.memory import state_bytes
+from gpuplan.plan.precision import quantised_moment
 from gpuplan.plan.train import TrainPlan
 from gpuplan.specs.engine_training import TrainingProfile
 from gpuplan.term import Source, Term, greatest, total
@@ -102,7 +103,7 @@ def offload_seconds(
 
 def updated_by_host(profile: TrainingProfile, plan: TrainPlan) -> bool:
     """Whether processors update the optimizer's states; 8-bit ones, whose kernels run on accelerators only, they do not."""
-    return "optimizer" in plan.saving.offload and profile.host.update is not None and plan.optimizer != "adamw-8bit"
+    return "optimizer" in plan.saving.offload and profile.host.update is not None and quantised_moment(plan.optimizer) is None
 
 
 _HOST_GRADIENT = Term(

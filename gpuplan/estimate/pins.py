@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from gpuplan.errors import ImpossibleError, Problem, UsageError, did_you_mean
 from gpuplan.estimate.result import Breakdown, Estimate
 from gpuplan.num import is_array
+from gpuplan.physics import most_of
 from gpuplan.record import Record
 from gpuplan.term import Term, walk_of
 from gpuplan.units import human
@@ -141,10 +142,11 @@ def answered(estimate: Estimate, pins: Pins) -> Made:
     for name in wished:
         made = _paced(estimate, made, name, pins[name])
     for key in SHARES:
-        if key in made.figures and float(made.figures[key].value) > 1 + 1e-9:
+        most = most_of(key, made.figures)
+        if key in made.figures and float(made.figures[key].value) > most * (1 + 1e-9):
             share = f"{float(made.figures[key].value):.0%}"
             what = f"--set: {told(pins)} means {_words(key)} of {share}, which no machine reaches"
-            raise UsageError(Problem("set.beyond-physics", what, "give a value that leaves it at 100 % or less"))
+            raise UsageError(Problem("set.beyond-physics", what, f"give a value that leaves it at {most:.0%} or less"))
     left = tuple(one for one in made.breakdowns if all(float(part.value) >= 0 for part in one.parts))
     return made.replaced(breakdowns=tuple(one.largest() for one in left))
 

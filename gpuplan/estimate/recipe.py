@@ -6,7 +6,16 @@ from gpuplan.errors import Problem, UsageError
 from gpuplan.estimate.subject import PlanTerms
 from gpuplan.formulas.basic import part_of_bytes, repeated_bytes
 from gpuplan.formulas.memory import split_or_whole_bytes
-from gpuplan.plan.precision import FROZEN, QUANTISED_IN_PLACE, RECIPES, byte, edge_moment_bytes, moment_bytes, moment_count
+from gpuplan.plan.precision import (
+    FROZEN,
+    QUANTISED_IN_PLACE,
+    RECIPES,
+    byte,
+    edge_moment_bytes,
+    moment_bytes,
+    moment_count,
+    quantised_moment,
+)
 from gpuplan.plan.train import TrainPlan
 from gpuplan.record import Record
 from gpuplan.specs.engine import Engine
@@ -147,7 +156,7 @@ class RecipeTerms(Record):
         moments = repeated_bytes.term(
             "recipe.adapter_moments", count=several, size=element if wide is None else subject.habit("adapter_moment", wide)
         )
-        if plan.optimizer == "adamw-8bit":
+        if quantised_moment(plan.optimizer) is not None:
             moments = self.moments
         # What is trained whole is a copy of the frozen module, in its type.
         edge = kept if plan.tuning.train_edges and kept.value < element.value else None

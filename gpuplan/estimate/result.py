@@ -10,7 +10,7 @@ from typing import Any, Literal, Self
 
 from gpuplan.errors import ImpossibleError, Note, Problem
 from gpuplan.formulas.training import unmodelled_seconds
-from gpuplan.physics import OF_PEAK, PART, SHARES, SIGNED, impossible
+from gpuplan.physics import PART, SHARES, SIGNED, bounding, impossible, most_of
 from gpuplan.ranges import interval
 from gpuplan.record import Record, field
 from gpuplan.term import Parts, Term, walk_of
@@ -117,7 +117,7 @@ class Estimate(Record):
         """
         wrong = [
             _problem(f"{key} is {float(term.value):.6g} {term.unit}: {why}", term)
-            for key, term in self.figures.items() if (why := impossible(key, float(term.value)))
+            for key, term in self.figures.items() if (why := impossible(key, float(term.value), most_of(key, self.figures)))
         ]  # fmt: skip
         wrong += [
             _problem(f"{100 * float(term.value):.4g} % of a peak is more than there is", term)
@@ -141,17 +141,17 @@ class Estimate(Record):
         """
         made: dict[str, tuple[float, float]] = {}
         bounds = {f"bound.{key}": term for key, term in self.bounds.items()}
-        found = interval({**self.figures, **bounds}, [*bounds, *(key for key in self.figures if key in OF_PEAK)])
+        found = interval({**self.figures, **bounds}, [*bounds, *bounding(self.figures)])
         for key, ends in ((key, found[key]) for key in self.figures):
-            low, middle, high = ends[0], float(self.figures[key].value), ends[1]
-            low, high = low if key in SIGNED else max(low, 0.0), min(high, 1.0) if key in SHARES else high
+            low, middle, high, most = ends[0], float(self.figures[key].value), ends[1], most_of(key, self.figures)
+            low, high = low if key in SIGNED else max(low, 0.0), min(high, most) if key in SHARES else high
             slack = _ROUNDING * abs(middle)
-            if impossible(key, low) or impossible(key, high) or not low - slack <= middle <= high + slack:
+            if impossible(key, low, most) or impossible(key, high, most) or not low - slack <= middle <= high + slack:
                 raise ImpossibleError(_problem(f"{key} runs from {low:.6g} to {high:.6g} around {middle:.6g}", self.figures[key]))
             made[key] = low, high
-        for key, most in _AT_MOST.items():
-            if key in made and most in made:
-                made[key] = made[key][0], max(min(made[key][1], made[most][1]), float(self.figures[key].value))
+        for key, other in _AT_MOST.items():
+            if key in made and other in made:
+                made[key] = made[key][0], max(min(made[key][1], made[other][1]), float(self.figures[key].value))
         endless = any(made[key][1] >= 1.0 for key in self.filled if key in made)
         return {key: (low, inf) if endless and _WAITS.match(key) else (low, high) for key, (low, high) in made.items()}
 

@@ -31,7 +31,7 @@ from gpuplan.plan.precision import RECIPES, byte
 from gpuplan.plan.remat import policy_of, remat_of
 from gpuplan.plan.train import Manner, TrainPlan
 from gpuplan.plan.words import AttentionKernel
-from gpuplan.record import Record, field
+from gpuplan.record import Record
 from gpuplan.specs.engine import Engine
 from gpuplan.specs.engine_training import TrainingProfile
 from gpuplan.term import USER, Source, Term, total
@@ -53,8 +53,8 @@ class TrainingFigures(Record, kw_only=True):
     figures: dict[str, Term]
     memory: TrainingMemory
     time: TrainingTime
-    bounds: dict[str, Term] = field(default_factory=dict)
-    """The share of the peak that the step takes by what is really computed: no pairs that masks hide, and what runs again."""
+    bounds: dict[str, Term]
+    """Shares of a peak that no time passes, which are not printed."""
 
 
 class StepWork(Record, kw_only=True):
@@ -173,17 +173,23 @@ def profile_of(engine: Engine, plan: TrainPlan) -> TrainingProfile:
     """How an engine trains, set up as the plan says.
 
     Raises:
-        UsageError: it does not train, or compiles nothing.
+        UsageError: it does not train, compiles nothing, or does not take Liger's kernels.
     """
     how, profile = plan.how, training_profile(engine)
     if how.compiled and profile.compiled is None:
         told = f"--compile: {engine.name} is not run with torch.compile: its kernels are fused ones of its own, or its compiler's"
         hint = "leave it out, or name an engine that compiles models, such as `fsdp`, `torchtitan` or `deepspeed`"
         raise UsageError(Problem("engine.compile", told, hint))
+    if how.liger and profile.liger is None:
+        told = f"--liger: {engine.name} does not take Liger's kernels"
+        hint = (
+            "leave it out, or name an engine that does, such as `accelerate` (TRL), `peft`, `axolotl`, `llama-factory`, `ms-swift`"
+        )
+        raise UsageError(Problem("engine.liger", told, hint))
     if plan.tuning.frozen and not how.compiled:
         profile = profile.around_adapters()
         how = how.replaced(compiled=None) if profile.adapters.hidden_passes is not None else how
-    made = profile.run(compiled=how.compiled, overlap=how.overlap, graphs=how.graphs, dispatcher=how.dispatcher)
+    made = profile.run(compiled=how.compiled, liger=how.liger, overlap=how.overlap, graphs=how.graphs, dispatcher=how.dispatcher)
     if plan.parallel.schedule != "dualpipe" or how.overlap is not None or profile.switched is None:
         return made
     # What DualPipe is for: both exchanges of one micro-batch run beside the computation of another (DeepSeek-V3, 3.2.1).
@@ -308,7 +314,7 @@ def habits_of(
         **found, repeats_heads=profile.attention.heads == "repeated", product_stays=profile.attention.parts == "of-product",
         remakes_attention=remakes_attention,
         inputs_apart=profile.tensor.inputs != "shared", inputs_copied=profile.tensor.inputs == "copied",
-        whole_edges=profile.tensor.edges == "whole",
+        whole_edges=profile.tensor.edges == "whole", adapters_at_once=profile.adapters.kept == "input",
         hands_parts=profile.tensor.handed == "in-parts",
     )  # fmt: skip
 
@@ -325,20 +331,18 @@ def _rates(
     subject: Subject, plan: TrainPlan, leaves: Leaves, step: Term, work: TrainingWork, terms: StepTerms,
     *, global_batch: Term, seq_len: Term,
 ) -> tuple[dict[str, Term], dict[str, Term]]:  # fmt: skip
-    """Throughput and utilisation, in both conventions of counting attention; and what bounds them."""
+    """Throughput and utilisation, in both conventions of counting attention, and what of a peak no time passes."""
     chips = subject.accelerators()
     tokens = step_tokens.term("step.all_tokens", global_batch=global_batch, seq_len=seq_len)
     tokens_per_s = rate.term("tokens_per_s", count=tokens, seconds=step)
     of_model = model_flop(subject, plan, leaves, tokens, seq_len)
     if any(block.again is not None for block in work.blocks.values()):
-        of_model = of_model.replaced(
-            again=recomputed_flop(subject, plan, work, terms, leaves, masked=False),
-            causal_again=recomputed_flop(subject, plan, work, terms, leaves, masked=True),
-        )
+        again, masked = (recomputed_flop(subject, plan, work, terms, leaves, masked=masked) for masked in (False, True))
+        of_model = of_model.replaced(again=again, again_causal=masked)
     peak = subject.hw.peak(RECIPES[plan.precision].matmul)
     use = {"seconds": step, "chips": chips, "peak_flop_per_s": peak}
-    done = total("step.hardware_flop", {"model": of_model.full, "recomputed": of_model.again})
-    computed = total("step.hardware_flop_causal", {"model": of_model.causal, "recomputed": of_model.causal_again})
+    done = total("step.hardware_flop_causal", {"model": of_model.causal, "recomputed": of_model.again_causal})
+    bounds = {"hfu_causal": flop.hfu.term("hfu_causal", hardware_flop=done, **use)}
     figures = {
         "step_time_s": step,
         "tokens_per_s": tokens_per_s,
@@ -347,10 +351,12 @@ def _rates(
         ),
         "mfu": flop.mfu.term("mfu", model_flop=of_model.full, **use),
         "mfu_causal": flop.mfu.term("mfu_causal", model_flop=of_model.causal, **use),
-        "hfu": flop.hfu.term("hfu", hardware_flop=done, **use),
+        "hfu": flop.hfu.term(
+            "hfu", hardware_flop=total("step.hardware_flop", {"model": of_model.full, "recomputed": of_model.again}), **use
+        ),
         "model_flop_per_s_per_accelerator": flop.achieved_flop_per_s.term(
             "model_flop_per_s_per_accelerator", flop=of_model.full, seconds=step, chips=chips
         ),
         "tokens_per_step": tokens,
     }
-    return figures, {"step": flop.hfu.term("hfu_causal", hardware_flop=computed, **use)}
+    return figures, bounds

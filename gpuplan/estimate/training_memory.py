@@ -95,7 +95,7 @@ def _stage(
     parts |= _copies(at, plan, work, recipe, stage)
     activations = _activations(at, subject, plan, work, leaves, stage)
     passing = {"activations": replace(activations, name=f"{at}.all_activations") if _shares_buffers(profile) else activations}
-    transient = transient_bytes(at, subject, plan, profile, work, recipe, stage)
+    transient = transient_bytes(at, subject, plan, profile, work, recipe, stage, leaves=leaves)
     # Shards of what is summed whole are made by the backward pass of the last micro-batch alone, as logits and sums leave.
     summed = zero == 3 and profile.gradients.sums is not None
     if summed and "buckets" in parts:

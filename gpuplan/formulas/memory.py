@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpuplan.num import Bytes, Count, Ratio, ceil_div, maximum, minimum, where
+from gpuplan.num import Bytes, Count, Ratio, ceil_div, log2, maximum, minimum, where
 from gpuplan.term import DEFINITION, Source, fitted, formula
 
 _ZERO = Source(
@@ -23,6 +23,12 @@ SPREAD_LENGTHS = fitted(
     "samples of 91 to 8,192 tokens that are not padded to one length",
     note="PyTorch's caching allocator keeps freed blocks, and gives them back when an allocation would fail: CUDA semantics",
 )
+
+LIGER = Source(
+    "engine", "Liger Kernel: ops/fused_linear_cross_entropy.py",
+    "https://github.com/linkedin/Liger-Kernel/blob/ead96b618e5c67bddc6a6e9bcb99bfe6b5ab661c/src/liger_kernel/ops/fused_linear_cross_entropy.py",
+    "fused_linear_cross_entropy_forward: chunk_size, grad_input; the kernel of the loss writes gradients over logits",
+)  # fmt: skip
 
 ALLOCATOR = Source(
     "engine", "PyTorch: c10/cuda/CUDACachingAllocator.cpp",
@@ -244,6 +250,22 @@ def logits_bytes(*, tokens: Count, vocab: Count, element_bytes: Bytes, copies: C
     15.656
     """
     return copies * tensor_bytes(tokens=tokens, width=vocab, element_bytes=element_bytes)
+
+
+@formula(LIGER)
+def fused_loss_bytes(*, tokens: Count, vocab: Count, width: Count, element: Bytes, gradient: Bytes) -> Bytes:
+    """Bytes that a head fused with its loss holds: logits of one piece of the tokens, and the gradient of all hidden states.
+
+    As many tokens at once as make no more logits than all hidden states have elements, in powers of two (from the kernel's own
+    comment: 16,384 tokens, 32,000 words and a width of 4,096 make pieces of 2,048):
+
+    >>> fused_loss_bytes(tokens=16384, vocab=32000, width=4096, element=2, gradient=0) / 32000 / 2
+    2048.0
+    """
+    return (
+        minimum(tokens, 2.0 ** ceil_div(log2(ceil_div(tokens, ceil_div(vocab, width))), 1.0)) * vocab * element
+        + tokens * width * gradient
+    )
 
 
 @formula(Source("paper", "FlashAttention", "https://arxiv.org/abs/2205.14135", "section 2.2"))

@@ -198,6 +198,13 @@ class TrainAsk(Spending, Common, kw_only=True):
         ),
     ] = None  # fmt: skip
     compiled: Annotated[bool | None, COMPILED] = None
+    liger: Annotated[
+        bool | None,
+        Option(
+            "Liger's kernels: norms, rotary positions and gating fused, and the head with the loss (use_liger_kernel)", PARALLEL,
+            "", one_way=True,
+        ),
+    ] = None  # fmt: skip
     overlap: Annotated[
         tuple[Overlap, ...] | None,
         Option(

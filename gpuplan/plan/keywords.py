@@ -183,6 +183,8 @@ class TrainOptions(TypedDict, total=False):
     """What the disks of a host read and write for each of its accelerators, such as `1.6GB/s`; left out, as on record."""
     compile: Switch
     """The model is compiled (torch.compile), or surely not; left out, as the engine usually runs."""
+    liger: Switch
+    """Liger's kernels: norms, rotary positions and gating fused, and the head with the loss (use_liger_kernel)."""
     overlap: str | Sequence[words.Overlap] | None
     """Communication that runs beside computation, of tp, dp, pp and ep, such as `dp,pp`, or `none`."""
     graphs: Switch

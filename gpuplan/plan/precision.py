@@ -105,21 +105,62 @@ _MUON = Source(
     "2: one momentum buffer for each matrix; embedding and head (and norms, which are small) stay with AdamW, which has two",
 )  # fmt: skip
 
+_ADEMAMIX = Source(
+    "paper", "The AdEMAMix Optimizer: Better, Faster, Older", "https://arxiv.org/abs/2409.03137",
+    "3: a slow average of gradients beside the two moments of Adam",
+)  # fmt: skip
+_ADAM_MINI = Source(
+    "paper", "Adam-mini: Use Fewer Learning Rates To Gain More", "https://arxiv.org/abs/2406.16793",
+    "abstract and 2: one second moment for a block of parameters, so the first moment is all that counts",
+)  # fmt: skip
+_ADAM4 = Source(
+    "paper", "Memory Efficient Optimizers with 4-bit States", "https://arxiv.org/abs/2309.01507", "both moments in 4 bits"
+)
+_LOMO = Source(
+    "engine", "LOMO: lomo_optim/lomo.py", "https://github.com/OpenLMLab/LOMO/blob/45d4bac16c642f101ed00db7244cacf28e5dde15/README.md",
+    "gradient and update are one step: no states, and no gradient that stays",
+)  # fmt: skip
+_ADALOMO = Source(
+    "engine", "AdaLomo: lomo_optim/adalomo.py",
+    "https://github.com/OpenLMLab/LOMO/blob/45d4bac16c642f101ed00db7244cacf28e5dde15/lomo_optim/adalomo.py",
+    "row and column sums in place of the second moment",
+)  # fmt: skip
 _MOMENTS: dict[Optimizer, tuple[float, Source]] = {
     "adamw": (2.0, _ADAM),
     "adamw-8bit": (2.0, _ADAM8),
+    "adamw-4bit": (2.0, _ADAM4),
     "adafactor": (0.0, _ADAFACTOR),
     "muon": (1.0, _MUON),
     "lion": (1.0, _LION),
+    "lion-8bit": (1.0, _LION),
     "sgd": (1.0, Source("definition", "one momentum buffer")),
+    "adagrad": (1.0, Source("definition", "one sum of squared gradients")),
+    "rmsprop": (1.0, Source("definition", "one mean of squared gradients, no momentum")),
+    "rmsprop-8bit": (1.0, _ADAM8),
+    "ademamix": (3.0, _ADEMAMIX),
+    "ademamix-8bit": (3.0, _ADEMAMIX),
+    "adam-mini": (1.0, _ADAM_MINI),
+    "lomo": (0.0, _LOMO),
+    "adalomo": (0.0, _ADALOMO),
 }
+_QUANTISED: dict[str, float] = {"-8bit": 1.0, "-4bit": 0.5}
+"""Bytes of a moment that is quantised by blocks."""
 OPTIMIZERS: tuple[Optimizer, ...] = tuple(_MOMENTS)
 
 
+def quantised_moment(optimizer: Optimizer) -> float | None:
+    """Bytes of a moment where it is quantised by blocks, which kernels of accelerators alone update; None: it is not.
+
+    >>> quantised_moment("lion-8bit"), quantised_moment("lion")
+    (1.0, None)
+    """
+    return next((size for end, size in _QUANTISED.items() if optimizer.endswith(end)), None)
+
+
 def moment_bytes(optimizer: Optimizer, recipe: TrainRecipe) -> Term:
-    """Bytes of optimizer moments a parameter: two or one of them, in fp32, in 8 bits, or in the type of pure bf16 training."""
+    """Bytes of optimizer moments a parameter: as many as it has, in fp32, in few bits, or in the type of pure bf16 training."""
     count, source = _MOMENTS[optimizer]
-    element = 1.0 if optimizer == "adamw-8bit" else 2.0 if recipe.name == "bf16-pure" else 4.0
+    element = quantised_moment(optimizer) or (2.0 if recipe.name == "bf16-pure" else 4.0)
     return Term("recipe.moment_bytes", count * element, "B", source)
 
 

@@ -11,7 +11,7 @@ from gpuplan.errors import GpuplanError, Note, Problem, UsageError, did_you_mean
 from gpuplan.plan.ask import ASKS
 from gpuplan.plan.ask_goal import GOALS
 from gpuplan.plan.option import WHOLE, Entry, Option, by_key, entries
-from gpuplan.plan.words import ALSO_CALLED, NEAREST
+from gpuplan.plan.words import ALSO_CALLED, NEAREST, OPTIMIZERS_ALSO_CALLED
 from gpuplan.record import Record
 from gpuplan.units import HOUR, UnitError, brief, human, parse, parse_count, within
 from gpuplan.units import number as number_of
@@ -225,7 +225,10 @@ def _as_known(entry: Entry, word: str) -> str:
     folded = word.lower()
     if word in entry.words or folded in entry.words:
         return word if word in entry.words else folded
-    other = ALSO_CALLED.get(folded) or NEAREST.get(folded, word)
+    for other in (folded.replace("_", "-"), OPTIMIZERS_ALSO_CALLED.get(folded.replace("-", "_")), ALSO_CALLED.get(folded)):
+        if other in entry.words:
+            return other
+    other = NEAREST.get(folded, word)
     return other if other in entry.words else word
 
 

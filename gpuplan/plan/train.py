@@ -45,6 +45,8 @@ class Manner(Record, kw_only=True):
 
     compiled: bool | None = None
     """With torch.compile, or surely without."""
+    liger: bool | None = None
+    """With Liger's kernels for norms, rotary positions and gating, and the head fused with the loss."""
     overlap: tuple[Overlap, ...] | None = None
     """Which communication runs beside computation: of tensor, data, pipeline and expert parallelism."""
     graphs: bool | None = None

@@ -9,6 +9,8 @@ from gpuplan.estimate.result import Choice
 from gpuplan.models.card import Pretraining
 from gpuplan.models.mixers import Attention, Mla
 from gpuplan.plan.ask import TrainAsk
+from gpuplan.plan.precision import QUANTISED_IN_PLACE
+from gpuplan.plan.words import FUSED_UPDATES
 from gpuplan.search.library import Found, Library
 from gpuplan.search.usual import fine_tunes, of_adapters
 from gpuplan.specs.engine import Engine
@@ -87,6 +89,7 @@ def habits_of(ask: TrainAsk, found: Found) -> Habits:
         _as_trained(habits, found.card.pretraining)
     if of_adapters(ask) and ask.lora is None and not ask.scales and (known is None or known.lora_rank is None):
         _usual_rank(habits, found)
+    _fused_updates(habits, MULTIPLIED in found.subject.hw.peaks)
     if known is None:
         return habits
     if known.code is not None:
@@ -94,8 +97,8 @@ def habits_of(ask: TrainAsk, found: Found) -> Habits:
     if known.precision is not None and MULTIPLIED in found.subject.hw.peaks:
         habits.take("precision", known.precision.text, known.precision)
     described = is_described(ask, found)
-    if known.recompute is not None and described:
-        habits.take("recompute", known.recompute.text, known.recompute)
+    if described:
+        _recomputed(habits, known)
     if known.loss is not None and known.loss.text == "chunked":
         habits.take("chunked_loss", True, known.loss, "true")
     _adapters(habits, known)
@@ -119,6 +122,30 @@ def habits_of(ask: TrainAsk, found: Found) -> Habits:
     if known.shard_group is not None and described:
         _shard_group(habits, known.shard_group, found)
     return habits
+
+
+def _fused_updates(habits: Habits, wide: bool) -> None:
+    """What an optimizer that updates weights within the backward pass means for these; `wide`: the accelerator multiplies bf16."""
+    ask = habits.ask
+    if ask.optimizer not in FUSED_UPDATES:
+        return
+    means = {"step_in_backward": True} | ({"precision": "bf16-pure"} if wide else {})
+    for name, value in means.items():
+        if getattr(ask, name) is None:
+            habits.ask = habits.ask.replaced(**{name: value})
+            habits.chosen.append(Choice(name, str(value).lower(), f"what {ask.optimizer} does", habit=True))
+
+
+def _recomputed(habits: Habits, known: TrainingDefaults) -> None:
+    """What is made again, as layers of quantised weights may be where others are not, and what waits in the host's memory then."""
+    ask = habits.ask
+    packed = ask.base_weights in QUANTISED_IN_PLACE or (ask.qlora and ask.base_weights is None)
+    again = known.recompute_packed if packed and known.recompute_packed is not None else known.recompute
+    if again is None or ask.recompute is not None:
+        return
+    habits.take("recompute", again.text, again)
+    if known.inputs is not None and again.text == "full" and ask.offload is None:
+        habits.take("offload", (known.inputs.text,), known.inputs)
 
 
 def precision_notes(asked: TrainAsk, engine: Engine) -> list[Note]:

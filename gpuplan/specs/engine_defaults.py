@@ -50,7 +50,15 @@ Replayed: TypeAlias = Annotated[SourcedText, OneOf(("mxfp8-mixtures", "none"))]
 Beside: TypeAlias = Annotated[SourcedText, OneOf(("interleaved", "none"))]
 Group: TypeAlias = Annotated[SourcedText, OneOf(("slice",))]
 Stepping: TypeAlias = Annotated[SourcedText, OneOf(("after", "in-backward"))]
-States: TypeAlias = Annotated[SourcedText, OneOf(("adamw", "adamw-8bit", "adafactor", "muon", "lion", "sgd"))]
+States: TypeAlias = Annotated[
+    SourcedText,
+    OneOf(
+        (
+            "adamw", "adamw-8bit", "adamw-4bit", "adafactor", "muon", "lion", "lion-8bit", "sgd", "adagrad", "rmsprop",
+            "rmsprop-8bit", "ademamix", "ademamix-8bit", "adam-mini", "lomo", "adalomo",
+        )
+    ),
+]  # fmt: skip
 Waiting: TypeAlias = Annotated[SourcedText, OneOf(("optimizer", "params", "activations"))]
 Peak: TypeAlias = Annotated[SourcedText, OneOf(("active", "allocated", "reserved", "device-used"))]
 Rank: TypeAlias = Annotated[SourcedText, OneOf(("first", "most-loaded"))]
@@ -91,6 +99,11 @@ class TrainingDefaults(Schema):
     """What an engine takes where its user says nothing; None: what is left out is chosen by what fits and is fastest."""
 
     recompute: Recomputed | None = None
+    recompute_packed: Recomputed | None = None
+    """The same beside frozen weights that are quantised as they are loaded, where what prepares them for training switches it on;
+    None: as elsewhere."""
+    inputs: Waiting | None = None
+    """What of layers that are made again waits in the memory of the host: `activations`, their inputs; None: nothing."""
     code: Code | None = None
     """Whether its models are compiled."""
     precision: Types | None = None

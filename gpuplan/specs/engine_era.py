@@ -18,7 +18,7 @@ from gpuplan.specs.quantity import BytesField, CountField, FactorField, RatioFie
 from gpuplan.specs.training_habits import Pace, Share
 
 POLICIES: Mapping[str, tuple[str, str]] = {
-    "graph": ("loss", "graph"),
+    "graph": ("loss", "graph"), "logits": ("loss", "alive"), "adapter_inputs": ("adapters", "kept"),
     "expert_host": ("experts", "host"), "expert_start": ("experts", "start"), "layer_host": ("host", "layer"),
     "dp_overlap": ("overlap", "dp"), "ep_overlap": ("overlap", "ep"), "logits_split": ("loss", "split"),
     "edges": ("sharding", "edges"),
@@ -123,6 +123,8 @@ class Era(Schema):
     ep_overlap: Share | None = None
     held_logits: BytesField | None = None
     """Bytes alive for each logit at the loss of a compiled model."""
+    logits: BytesField | None = None
+    """Bytes alive for each logit at the loss."""
     logits_split: BytesField | None = None
     """Bytes alive for each logit at the loss where tensor parallel ranks share the vocabulary."""
     graph: Literal["freed", "held"] | None = None
@@ -147,6 +149,8 @@ class Era(Schema):
     """Traffic of a forward pass for each element that an adapted matrix reads."""
     adapter_read_backward: StoredBytes | None = None
     """The same of a backward pass."""
+    adapter_inputs: Literal["dropped", "input"] | None = None
+    """What adapters kept of the result of a norm."""
     attention_like: Id | None = None
     """The engine whose measured attention kernels stand for those of that time."""
     micro_batch: MicroBatch | None = None

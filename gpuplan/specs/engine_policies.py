@@ -146,6 +146,8 @@ class Loss(Schema):
     fp16: BytesField | None = None
     """What is held where a checkpoint of packed 4-bit weights (GPTQ, AWQ) is trained in fp16, all else cast to it, so that nothing
     widens the loss; None: as in bf16."""
+    fused: BytesField | None = None
+    """What is held of a logit of the piece at work where the head is fused with the loss; None: it is not."""
     chunk: Share | None = None
     """Share of what is held that is alive where the loss is chunked; None: one chunk in eight."""
 
@@ -245,6 +247,9 @@ class Adapters(Schema):
     dropout: BytesField | None = None
     """What dropout before an adapter keeps of each element that an adapted matrix reads: the dropped copy, which the adapter
     multiplies in place of the input, and its mask. Queries, keys and values are one matrix. None: the copy of what norms make."""
+    kept: Literal["dropped", "input"] = "dropped"
+    """What the adapters of matrices behind a norm keep of its result: their input and its copy after dropout, or, in functions that
+    compute a matrix and its adapters at once without dropout, the input alone."""
     head: BytesField | None = None
     """Bytes of a weight of the head as it is widened where logits are made, if it is quantised with the layers; None: it is left
     as it is."""

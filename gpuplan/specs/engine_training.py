@@ -45,6 +45,11 @@ class Fusion(Schema):
     layer_host: SecondsField | None = None
     held_logits: BytesField | None = None
     """Bytes alive for each logit at the loss."""
+    fused_logits: BytesField | None = None
+    """The same of the piece at work where the head is fused with the loss, which takes no more logits at once than make as much
+    as the hidden states."""
+    streamed_logits: BytesField | None = None
+    """Bytes that pass through memory there for each logit."""
     inputs: Literal["shared", "apart", "copied"] | None = None
     """How tensor parallel ranks gather inputs."""
     shared_host: SecondsField | None = None
@@ -57,6 +62,10 @@ class Fusion(Schema):
             given["host"] = profile.host.replaced(layer=self.layer_host)
         if self.held_logits is not None:
             given["loss"] = profile.loss.replaced(alive=self.held_logits)
+        loss = {"fused": self.fused_logits, "streamed": self.streamed_logits}
+        if any(value is not None for value in loss.values()):
+            before = given.get("loss", profile.loss)
+            given["loss"] = before.replaced(**{name: value for name, value in loss.items() if value is not None})
         if self.inputs is not None:
             given["tensor"] = profile.tensor.replaced(inputs=self.inputs)
         if self.shared_host is not None:
@@ -128,6 +137,8 @@ class TrainingProfile(Schema):
     """With torch.compile; the values above hold where nobody says."""
     eager: Fusion | None = None
     """Surely without."""
+    liger: Fusion | None = None
+    """With Liger's kernels in place of the model's own; None: it does not take them."""
     pace: dict[str, Pace] = field(default_factory=dict)
     """By accelerator, else by family, else `any`; what is missing is 1."""
     contention: Share | None = None
@@ -163,13 +174,16 @@ class TrainingProfile(Schema):
         self,
         *,
         compiled: bool | None = None,
+        liger: bool | None = None,
         overlap: Collection[str] | None = None,
         graphs: bool | None = None,
         dispatcher: str | None = None,
     ) -> TrainingProfile:
-        """The profile as it is set up: compiled or not, with these overlaps, from graphs or not; None: nobody says."""
+        """The profile as it is set up: compiled, with Liger's kernels, these overlaps, from graphs; None: nobody says."""
         change = {None: None, True: self.compiled, False: self.eager}[compiled]
         made = self if change is None else self.replaced(**change.changes(self))
+        if liger and self.liger is not None:
+            made = made.replaced(**self.liger.changes(made))
         if overlap is not None and self.switched is not None:
             off = self.switched.tp.replaced(value=0.0, text="0", note="switched off", accept=None)
             kinds, given = ("tp", "dp", "pp", "ep"), self.switched

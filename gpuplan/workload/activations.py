@@ -17,7 +17,7 @@ from gpuplan.plan.train import Tuning
 from gpuplan.plan.words import Recompute, RecomputeModule
 from gpuplan.record import Record
 from gpuplan.term import Source, Term, total
-from gpuplan.workload.context import Group, Leaves, Pass, Split
+from gpuplan.workload.context import ONE, Group, Leaves, Pass, Split
 from gpuplan.workload.counts import count
 from gpuplan.workload.program import FEED_FORWARD, MIXERS, LayerProgram, Part, Role, Tensor
 
@@ -73,6 +73,8 @@ class KeepingHabits(Record, kw_only=True):
     """Each tensor parallel rank sends the next pipeline stage its part of the hidden states."""
     dropout: Term | None = None
     """Bytes of an element of an adapted matrix's input that dropout before the adapter keeps; None: a copy of what norms make."""
+    adapters_at_once: bool = False
+    """Adapters keep the input that they share with their matrices, and no copy of it."""
     whole_edges: bool = False
     """The embedding, and the head without sequence parallelism, are whole on each tensor parallel rank; logits are gathered."""
 
@@ -234,7 +236,8 @@ class KeptTensors(Record, kw_only=True):
         elif self.tuning.scales:
             copies = held
         elif self.tuning.frozen:
-            adapted = leaf.times(f"{at}.adapted_inputs", count("kept_by_adapters"), count(f"adapted_{groups}"))
+            each = ONE if self.habits.adapters_at_once else count("kept_by_adapters")
+            adapted = leaf.times(f"{at}.adapted_inputs", each, count(f"adapted_{groups}"))
             copies = total(f"{at}.norm_tensors_frozen", {"inputs": held, "adapters": adapted})
         kept = self.bytes(f"{at}.norms", leaf.times(f"{at}.norm_widths", copies, per_norm))
         if self.stored is not None and not self.tuning.frozen:
@@ -323,8 +326,11 @@ class KeptTensors(Record, kw_only=True):
 
     @property
     def keeps_inputs(self) -> bool:
-        """Quantised matmuls keep their inputs although nothing behind them is trained, as those of bitsandbytes do."""
-        return self.tuning.base_weights in QUANTISED_IN_PLACE
+        """Quantised matmuls keep their inputs although nothing behind them is trained, as those of bitsandbytes do.
+
+        Functions that compute a matrix and its adapters at once widen the weights themselves.
+        """
+        return self.tuning.base_weights in QUANTISED_IN_PLACE and not self.habits.adapters_at_once
 
 
 def _own_heads(one: Tensor) -> bool:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from gpuplan.cli.main import run
-from gpuplan.physics import SHARES, SIGNED
+from gpuplan.physics import SHARES, SIGNED, most_of
 
 DOCUMENTED = (0, 2, 3, 4, 5)
 ANSWERED = (0, 3)
@@ -81,7 +81,7 @@ def of_answer(made: dict[str, Any], code: int) -> Iterator[str]:
             yield f"{key} = {value:g} lies outside of its range {low:g} to {high:g}"
         if low < 0 and key not in SIGNED:
             yield f"{key} reaches {low:g}"
-        if key in SHARES and high > 1 + ROUNDING:
+        if key in SHARES and high > most_of(key, figures) + ROUNDING:
             yield f"{key} reaches {high:g}"
     for breakdown in made["breakdowns"]:
         parts = [part["value"] for part in breakdown["parts"]]
