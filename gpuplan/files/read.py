@@ -54,6 +54,18 @@ def exists(path: Path) -> bool:
         return False
 
 
+def at_home(path: Path) -> Path:
+    """A path with `~` as the home of who it names; as it stands where there is nobody of that name.
+
+    >>> str(at_home(Path("~nobody-at-all/x")))
+    '~nobody-at-all/x'
+    """
+    try:
+        return path.expanduser()
+    except RuntimeError:
+        return path
+
+
 def bytes_of(path: Path, *, most: int, code: str = "file") -> bytes:
     """The bytes of a regular file of `most` bytes at most; `code` begins the codes of problems.
 

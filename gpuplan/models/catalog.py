@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpuplan.errors import Problem, SpecError, UnknownError, UsageError
-from gpuplan.files.read import exists, is_file
+from gpuplan.files.read import at_home, exists, is_file
 from gpuplan.models.card import ModelCard, load_card
 from gpuplan.models.diffusion.glance import diffusion_path, is_diffusion
 from gpuplan.models.glance import card_aliases, is_called, is_generic
@@ -44,13 +44,13 @@ def find(name: str, extra_dirs: Sequence[Path] = (), *, cards_only: bool = False
             return load_card(path)
         from gpuplan.models.checkpoint.folder import import_path
 
-        if path.suffix.lower() == ".gguf" and not exists(path.expanduser()):
+        if path.suffix.lower() == ".gguf" and not exists(at_home(path)):
             from gpuplan.models.gguf_repositories import card_of_file
 
             alike = card_of_file(path, extra_dirs)
             if alike is not None:
                 return alike
-        return import_path(path.expanduser())
+        return import_path(at_home(path))
     if not cards_only and (found := _elsewhere(name, extra_dirs)) is not None:
         return found
     from gpuplan.models.by_size import card_by_size
@@ -87,7 +87,7 @@ def imported(name: str) -> ModelCard:
     from gpuplan.models.checkpoint.folder import import_path
 
     if _looks_like_path(name) or exists(Path(name)):
-        return import_path(Path(name).expanduser())
+        return import_path(at_home(Path(name)))
     found = _elsewhere(name, ())
     return found if found is not None else import_path(Path(name))
 
@@ -176,7 +176,7 @@ def cards(extra_dirs: Sequence[Path] = ()) -> Iterator[ModelCard]:
 def _looks_like_path(name: str) -> bool:
     return (
         name.lower().endswith((".json", ".yaml", ".yml", ".gguf", ".safetensors", "/", "\\"))
-        or name.startswith((".", "/", "~"))
+        or name.startswith((".", "/", "~/"))
         or "\\" in name
     )
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from gpuplan.files.read import is_file, is_folder
-from gpuplan.models.glance import card_text, is_called
+from gpuplan.files.read import at_home, is_file, is_folder
+from gpuplan.models.glance import card_aliases, card_text, is_called
 
 DIFFUSION = Path(__file__).parents[1] / "diffusion_cards"
 """The cards that come with gpuplan."""
 INDEX = "model_index.json"
+_TELLING = 8
+"""Letters of a name without a number that tell it from others."""
 
 
 def is_diffusion(path: Path) -> bool:
@@ -23,7 +26,7 @@ def diffusion_path(name: str, extra_dirs: Sequence[Path] = ()) -> Path | None:
     wanted = "-".join(name.lower().split())
     if not wanted:
         return None
-    given = Path(name).expanduser()
+    given = at_home(Path(name))
     if given.name == INDEX and is_file(given):
         return given.parent
     if is_folder(given) and is_file(given / INDEX):
@@ -39,4 +42,17 @@ def diffusion_path(name: str, extra_dirs: Sequence[Path] = ()) -> Path | None:
         for path in sorted(folder.glob("*.yaml")):
             if is_called(path, wanted, "diffusion"):
                 return path
+    return _by_spelling(wanted)
+
+
+def _by_spelling(wanted: str) -> Path | None:
+    """The shipped card whose name differs in its owner and its spelling alone: `AI-ModelScope/FLUX.1-dev`, `flux_1-schnell`."""
+    from gpuplan.models.spellings import squeezed
+
+    spelled = squeezed(wanted)
+    if len(spelled) < _TELLING and not re.search(r"\d", spelled):
+        return None
+    for path in sorted(DIFFUSION.glob("*.yaml")):
+        if any(squeezed(one) == spelled for one in (path.stem, *card_aliases(path))):
+            return path
     return None
