@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Annotated
 
@@ -94,9 +94,7 @@ def card_by_name(repository: str, why: str, extra_dirs: Sequence[Path] = ()) -> 
             continue
         bits = next((int(one) for one in found.groups()[1:] if one), None)
         return _stored(card, rule, bits, f"{why}: ", title, owner)
-    table_has = built_like(repository)
-    listed = None if table_has is None or "*" in repository else like_card(table_has, why, extra_dirs)
-    plain = listed or _tuned(owner, name, why, extra_dirs) or _named(repository, why, extra_dirs)
+    plain = _listed(repository, why, extra_dirs) or _tuned(owner, name, why, extra_dirs) or _named(repository, why, extra_dirs)
     if plain is None or of_another_size(repository, plain.id):
         return None
     unread = _QUANTISED.search(name)
@@ -104,6 +102,15 @@ def card_by_name(repository: str, why: str, extra_dirs: Sequence[Path] = ()) -> 
         return plain
     said = f"`{unread[0]}` in its name was not read: these are weights in 16 bits; say with `--weights` how they are stored"
     return plain.replaced(notes=(*plain.notes, said))
+
+
+def _listed(repository: str, why: str, extra_dirs: Sequence[Path]) -> ModelCard | None:
+    """The card that the table says a repository is built as, unless a card has its very name: an entry knows more than a date."""
+    from gpuplan.models.catalog import names
+
+    tail = repository.rpartition("/")[2].lower()
+    like = None if any(one.rpartition("/")[2] == tail for one in names(extra_dirs)) else built_like(repository)
+    return None if like is None else like_card(like, why, extra_dirs)
 
 
 def _told_by_rule(repository: str, why: str, extra_dirs: Sequence[Path]) -> ModelCard | None:
@@ -306,6 +313,7 @@ def of_its_family(name: str, known: Sequence[str]) -> str:
     return f"the name says no size: name one: {' or '.join([', '.join(some[:-1]), some[-1]] if len(some) > 1 else some)}" if some else ""
 
 
+@lru_cache(8192)
 def _plain(name: str) -> str:
     """A name without words of tuning and separators."""
     return squeezed(_TUNED.sub("", name.lower()))

@@ -12,6 +12,7 @@ from gpuplan.models.glance import card_aliases, card_text, is_called
 DIFFUSION = Path(__file__).parents[1] / "diffusion_cards"
 """The cards that come with gpuplan."""
 INDEX = "model_index.json"
+_DATE = re.compile(r"[-_](2\d(?:0\d|1[0-2]))(?=$|[-_])")
 _TELLING = 8
 """Letters of a name without a number that tell it from others."""
 
@@ -50,8 +51,8 @@ def _by_spelling(wanted: str) -> Path | None:
     from gpuplan.models.spellings import squeezed
 
     spelled = squeezed(wanted)
-    if len(spelled) < _TELLING and not re.search(r"\d", spelled):
-        return None
+    if _DATE.search(wanted) or (len(spelled) < _TELLING and not re.search(r"\d", spelled)):
+        return None  # A release of another month may have other layers.
     for path in sorted(DIFFUSION.glob("*.yaml")):
         if any(squeezed(one) == spelled for one in (path.stem, *card_aliases(path))):
             return path
