@@ -177,7 +177,7 @@ def cards(extra_dirs: Sequence[Path] = ()) -> Iterator[ModelCard]:
 def _looks_like_path(name: str) -> bool:
     return (
         name.lower().endswith((".json", ".yaml", ".yml", ".gguf", ".safetensors", "/", "\\"))
-        or name.startswith((".", "/", "~"))
+        or name.startswith((".", "/", "~/"))
         or "\\" in name
     )
 

@@ -107,6 +107,15 @@ def nearest(name: str) -> str:
     return f"the nearest on record is {cards}: {found.why}" if cards else found.why
 
 
+def is_apart(name: str) -> bool:
+    """Whether an entry of `near` names a repository whole, so that its name means another model than it does elsewhere.
+
+    >>> is_apart("openbmb/MiniCPM-V"), is_apart("minicpm-v")
+    (True, False)
+    """
+    return "/" in name and any(_fits(name, one.names, whole=True) for one in table().near)
+
+
 def of_its_size(name: str) -> str:
     """A hint with the plain model of the size that a name says; empty where it says none.
 

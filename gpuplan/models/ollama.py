@@ -240,6 +240,7 @@ def _type_in(tag: str, name: str) -> tuple[str | None, str]:
 def _by_name(name: str, made: Name, size: str, extra_dirs: Sequence[Path]) -> ModelCard:
     """The card whose name is nearly that of a model that the table does not have."""
     from gpuplan.models.catalog import find
+    from gpuplan.models.catalog import names as card_names
 
     if made.of_library:
         stem = made.model.lower()
@@ -250,7 +251,7 @@ def _by_name(name: str, made: Name, size: str, extra_dirs: Sequence[Path]) -> Mo
             except GpuplanError:
                 continue
     from gpuplan.models.kinds_of_names import built_like, nearest
-    from gpuplan.models.repositories import like_card
+    from gpuplan.models.repositories import like_card, of_its_family
 
     sized = f"{made.model}:{size}" if size else made.model
     like = built_like(sized) if made.of_library else None
@@ -261,6 +262,6 @@ def _by_name(name: str, made: Name, size: str, extra_dirs: Sequence[Path]) -> Mo
     near = nearest(sized)
     if entry is not None and made.of_library:
         near += ("; " if near else "") + f"known are {', '.join(f'`{made.model}:{one}`' for one in entry.sizes)}"
-    near = near or did_you_mean(f"{made.model}:{size or 'latest'}".lower(), known)
+    near = near or of_its_family(made.model, card_names(extra_dirs)) or did_you_mean(f"{made.model}:{size or 'latest'}".lower(), known)
     hint = (near or "gpuplan knows some of Ollama's library") + "; any other: pull it, or give its GGUF file or config.json"
     raise UnknownError(Problem("model.unknown", f"no model named `{name}` is known", hint))

@@ -9,15 +9,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Annotated
 
 from gpuplan.errors import GpuplanError, did_you_mean
 from gpuplan.models.architecture import Architecture, Moe
 from gpuplan.models.card import CardSource, ModelCard, WeightsFormat
-from gpuplan.models.kinds_of_names import Like, built_like, nearest, of_another_size, of_its_size, table
-from gpuplan.models.spellings import respelled, spelled_like, unserved
+from gpuplan.models.kinds_of_names import Like, built_like, is_apart, nearest, of_another_size, of_its_size, table
+from gpuplan.models.spellings import respelled, spelled_like, squeezed, unserved
 from gpuplan.schema import Limits, Schema, read
 from gpuplan.strict_yaml import load_yaml
 
@@ -26,7 +26,7 @@ _SIZED = re.compile(r"\d[bm]$")
 """What names of models that others are made from end with: a size."""
 _OWNER = re.compile(r"^(?:[a-z0-9.-]+_|huihui-)(?=.)", re.IGNORECASE)
 _TUNED = re.compile(
-    r"[-_](?:instruct|chat|it|base|pt|hf|thinking|reasoning|bf16|qat(?:-q4_0)?(?:-unquantized)?|abliterated(?:-v\d)?|2\d(?:0\d|1[0-2]))(?=$|[-_])",
+    r"[-_](?:instruct|chat|it|base|pt|hf|thinking|reasoning|mpo|pretrained|bf16|qat(?:-q4_0)?(?:-unquantized)?|abliterated(?:-v\d)?|2\d(?:0\d|1[0-2]))(?=$|[-_])",
     re.IGNORECASE,
 )
 """Words of a name that say how or when a model was tuned, or that it is stored plain: not how it is built."""
@@ -94,7 +94,7 @@ def card_by_name(repository: str, why: str, extra_dirs: Sequence[Path] = ()) -> 
             continue
         bits = next((int(one) for one in found.groups()[1:] if one), None)
         return _stored(card, rule, bits, f"{why}: ", title, owner)
-    plain = _tuned(owner, name, why, extra_dirs) or _named(repository, why, extra_dirs)
+    plain = _listed(repository, why, extra_dirs) or _tuned(owner, name, why, extra_dirs) or _named(repository, why, extra_dirs)
     if plain is None or of_another_size(repository, plain.id):
         return None
     unread = _QUANTISED.search(name)
@@ -102,6 +102,15 @@ def card_by_name(repository: str, why: str, extra_dirs: Sequence[Path] = ()) -> 
         return plain
     said = f"`{unread[0]}` in its name was not read: these are weights in 16 bits; say with `--weights` how they are stored"
     return plain.replaced(notes=(*plain.notes, said))
+
+
+def _listed(repository: str, why: str, extra_dirs: Sequence[Path]) -> ModelCard | None:
+    """The card that the table says a repository is built as, unless a card has its very name: an entry knows more than a date."""
+    from gpuplan.models.catalog import names
+
+    tail = repository.rpartition("/")[2].lower()
+    like = None if any(one.rpartition("/")[2] == tail for one in names(extra_dirs)) else built_like(repository)
+    return None if like is None else like_card(like, why, extra_dirs)
 
 
 def _told_by_rule(repository: str, why: str, extra_dirs: Sequence[Path]) -> ModelCard | None:
@@ -149,6 +158,8 @@ def _named(repository: str, why: str, extra_dirs: Sequence[Path]) -> ModelCard |
     from gpuplan.models.catalog import find, names
 
     owner, _, name = repository.rpartition("/")
+    if is_apart(repository):
+        return None
     card = None if owner or not name else _of_names(repository, extra_dirs)
     if owner and name:
         same = next((one for one in names(extra_dirs) if one.rpartition("/")[2] == name.lower()), None)
@@ -271,5 +282,47 @@ def made_from(name: str, known: Sequence[str]) -> str:
     ]  # fmt: skip
     if inside and max(inside, key=len) != tail:
         return f"its name says that it was made from `{max(inside, key=len)}`: ask for that if it is built alike"
-    slip = "/" not in name or get_close_matches(name.lower(), known, 1, 0.9)
-    return did_you_mean(name, known) if slip else of_its_size(name) or did_you_mean(name, known)
+    if family := of_its_family(name, known):
+        return family
+    if get_close_matches(name.lower(), known, 1, 0.9):
+        return did_you_mean(name, known)
+    return of_its_size(name) or _by_letters(name, known)
+
+
+_SIZE_IN = re.compile(r"[-_:](e?\d+(?:\.\d+)?[bm]|\d+x\d+(?:\.\d+)?b|\d+(?:\.\d+)?b-a\d+(?:\.\d+)?b)(?=$|[-_:])")
+"""The size in a name."""
+_MOST_SIZES = 8
+
+
+def of_its_family(name: str, known: Sequence[str]) -> str:
+    """A hint with the sizes of a model that a name says without one; empty where there are none.
+
+    >>> of_its_family("Qwen2.5-Coder-Instruct", ["qwen2.5-coder-7b", "qwen/qwen2.5-coder-32b-instruct", "qwen2.5-72b"])
+    'the name says no size: name one: `qwen2.5-coder-7b` or `qwen2.5-coder-32b`'
+    """
+    wanted = _plain(name.rpartition("/")[2])
+    sizes: dict[float, str] = {}
+    for one in known if len(wanted) > 1 and _SIZE_IN.search(name.lower()) is None else ():
+        tail = one.rpartition("/")[2]
+        said = _SIZE_IN.search(tail)
+        if said is not None and _plain(tail[: said.start()]) == wanted and (size := re.search(r"(\d+(?:\.\d+)?)([bm])", said[1])):
+            short = tail[: said.end()]
+            of = float(size[1]) * (1e-3 if size[2] == "m" else 1.0)
+            sizes[of] = min(short, sizes.get(of, short), key=len)
+    some = [f"`{sizes[one]}`" for one in sorted(sizes)][:_MOST_SIZES]
+    return f"the name says no size: name one: {' or '.join([', '.join(some[:-1]), some[-1]] if len(some) > 1 else some)}" if some else ""
+
+
+@lru_cache(8192)
+def _plain(name: str) -> str:
+    """A name without words of tuning and separators."""
+    return squeezed(_TUNED.sub("", name.lower()))
+
+
+def _by_letters(name: str, known: Sequence[str]) -> str:
+    """A hint with the names that are spelled most like one that says neither size nor line; empty where none is."""
+    if "/" not in name:
+        return did_you_mean(name, known)
+    near = get_close_matches(name.lower(), sorted(set(known)), 2, 0.6)
+    shown = " or ".join(f"`{one}`" for one in near)
+    return f"by the letters of its name the nearest on record is {shown}: what it is built like is not known" if near else ""

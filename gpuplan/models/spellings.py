@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable
 
 _PLACE = re.compile(
-    r"^@?(?:accounts/[^/]+/(?:models|routers)|cf|[a-z]{2}\.)/?|/(?:community|latest)$|-(?:free|latest)$", re.IGNORECASE
+    r"^~(?=\w)|^@?(?:accounts/[^/]+/(?:models|routers)|cf|[a-z]{2}\.)/?|/(?:community|latest)$|-(?:free|latest)$", re.IGNORECASE
 )
 """Parts of a name that are a provider's own shelves."""
 _ROUTED = re.compile(r"(?<=\w):(?:free|nitro|floor|online|exacto|extended|beta)$", re.IGNORECASE)
@@ -41,6 +41,8 @@ _ACTIVE = re.compile(r"a\d+(?:\.\d+)?b$")
 def unrouted(name: str) -> str:
     """The name without what a router or Amazon Bedrock puts around it, and with hyphens for spaces; the same where there is none.
 
+    OpenRouter puts a `~` before names that stand for the newest of a line.
+
     >>> unrouted("openai/gpt-oss-20b:free"), unrouted("us.meta.llama3-1-70b-instruct-v1:0"), unrouted("qwen 3 32b")
     ('openai/gpt-oss-20b', 'meta/llama3.1-70b-instruct', 'qwen-3-32b')
     """
@@ -49,7 +51,7 @@ def unrouted(name: str) -> str:
     if found is not None:
         points = re.sub(r"(?<=[a-z]\d)-(?=\d-)", ".", found[2], flags=re.IGNORECASE)
         return f"{found[1]}/{points}" + (f"-v0.{found[4]}" if found[3] == "0" else "")
-    return _ROUTED.sub("", bare)
+    return _ROUTED.sub("", bare.removeprefix("~") if re.match(r"~\w", bare) else bare)
 
 
 def respelled(name: str) -> str:

@@ -14,11 +14,11 @@ _MARKS = re.compile(r"\((?:r|tm|c)\)|[®™]", re.IGNORECASE)
 _BEHIND = re.compile(
     r"\s+(?:w/|with|@)\s.*$|\s+\d+-core\b.*$|\s+(?:cpu|processor)$"
     r"|\s+(?:graphics|gpu|desktop|oam|mcm|ac|mba|edition|generation|gaming|trio|suprim|vanguard|x|oc|community|secure|cloud|accelerator)$"
-    r"|\s+(?:(?:dev|developer)[\s-]?kit|dual[\s-]slot)$",
+    r"|\s+(?:(?:dev|developer)[\s-]?kit|dual[\s-]slot|rev\.?\s*\w+|lite\s+hash\s+rate|lhr)$",
     re.IGNORECASE,
 )
 _BEFORE = re.compile(
-    r"^(?:nvidia|amd|intel|qualcomm|apple|google|geforce|radeon|instinct|asus|msi|gigabyte|zotac|pny|evga|palit|inno3d|gainward|sapphire|"
+    r"^(?:virtualized|corporation|nvidia|amd|intel|qualcomm|apple|google|geforce|radeon|instinct|asus|msi|gigabyte|zotac|pny|evga|palit|inno3d|gainward|sapphire|"
     r"powercolor|xfx|asrock|colorful|galax|rog|strix|tuf|ventus|aorus|eagle|windforce|nitro\+?|pulse|founders|edition|gaming|core|"
     r"navi\s\d+|aqua\svanjaram)[\s-]+",
     re.IGNORECASE,
@@ -39,6 +39,20 @@ def plain_names(name: str) -> Iterator[str]:
                 if one and key(one) not in seen:
                     seen.add(key(one))
                     yield one
+
+
+MOBILE = re.compile(r"\s+(?:mobile\s*/\s*max-q|max-q\s*/\s*mobile)\b", re.IGNORECASE)
+"""How the PCI ID repository calls a chip of laptops, at whatever power it is set."""
+
+
+def bracketed(name: str) -> str | None:
+    """The part that `lspci` prints behind the name of its chip; None where a name has no such end.
+
+    >>> bracketed("GA102 [GeForce RTX 3090] (rev a1)"), bracketed("[MAXSUN] Arc Pro B60")
+    ('GeForce RTX 3090', None)
+    """
+    found = re.search(r"\S\s*\[([^\[\]]+)\](?:\s*\(rev\s+\w+\))?\s*$", name)
+    return MOBILE.sub(" Mobile", found[1]) if found else None
 
 
 def size_last(name: str) -> str | None:
@@ -72,15 +86,19 @@ def respelled(name: str) -> Iterator[str]:
     >>> next(respelled("RTX 4090 mobile GPU 16G")), list(respelled("gtx1660ti laptop"))
     ('rtx-4090-laptop-16gb', ['gtx-1660-ti-laptop'])
     """
-    spelled = re.sub(r"-(?:laptop-gpu|mobile-gpu|mobile)(?=-|$)", "-laptop", key(name))
+    named = key(name)
+    spelled = re.sub(r"-(?:laptop-gpu|mobile-gpu|mobile)(?=-|$)", "-laptop", named)
     spelled = re.sub(r"^(m\d(?:-pro|-max|-ultra)?)-(?:macbook(?:-air|-pro)?|mac-mini|mac-studio|imac)(?=-|$)", r"\1", spelled)
     spelled = re.sub(r"(?<=-)(\d+)g$", r"\1gb", spelled)
-    spelled = re.sub(r"^(gtx|rtx|rx)(?=\d)", r"\1-", spelled)
+    spelled = re.sub(r"^(gtx|rtx|rx)(?=\d|pro|a\d)", r"\1-", spelled)
+    spelled = re.sub(r"(?<=-pro)(?=\d{4})|(?<=\d{4})(?=ada(?:-|$))|(?<=\d)(?=(?:nvl|pcie)(?:-|$))", "-", spelled)
+    spelled = re.sub(r"^q-rtx-", "quadro-rtx-", re.sub(r"^pro-w(?=\d)", "radeon-pro-w", spelled))
+    spelled = re.sub(r"-hbm\d?e?(?=-|$)", "", re.sub(r"-maxq(?=-|$)", "-max-q", spelled))
     spelled = re.sub(r"(?<=\d)(ti|super|xtx|xt|gre)(?=-|$)", r"-\1", spelled)
-    spelled = re.sub(r"^((?:[gr]tx-)?(?:16|20)\d0)s(?=-|$)", r"\1-super", spelled)
+    spelled = re.sub(r"^((?:[gr]tx-)?(?:16|20|[345]0)\d0)s(-ti)?(?=-|$)", r"\1\2-super", spelled)
     if re.match(r"\d{3,4}(?:-|$)", spelled):
         yield from (f"{line}{spelled}" for line in ("", "rtx-", "gtx-", "rx-"))
-    elif re.match(r"(?:gtx|rtx|rx|m\d)-", spelled):
+    elif spelled != named or re.match(r"(?:gtx|rtx|rx|m\d)-", spelled):
         yield spelled
 
 
@@ -90,9 +108,12 @@ def _is_known(name: str, catalog: Catalog) -> bool:
 
 
 def _part_of(name: str, catalog: Catalog) -> str | None:
-    """The name that the catalog has of a part: as it stands, or without the memory where that is what the part has."""
+    """The name that the catalog has of a part: as it stands, or without the memory and the form where they are what the part has."""
     if _is_known(name, catalog):
         return name
+    formed = re.fullmatch(r"(.+?)-(pcie|sxm|oam|nvl)(-\d+gb)?", name)
+    if formed is not None and (one := _part_of(f"{formed[1]}{formed[3] or ''}", catalog)) is not None:
+        return one if _has_form(one, formed[2], catalog) else None
     bare, _, size = name.rpartition("-")
     said = SIZE.fullmatch(size)
     if said is None or not (bare in catalog.paths("accelerators") or bare in catalog.names("accelerators")):
@@ -103,6 +124,15 @@ def _part_of(name: str, catalog: Catalog) -> str | None:
     return bare if round(has / 2**30) == int(said[1]) else None
 
 
+def _has_form(name: str, form: str, catalog: Catalog) -> bool:
+    """Whether the file of an accelerator says that it is built in a form."""
+    from gpuplan.specs.accelerator import Accelerator
+
+    if not (name in catalog.paths("accelerators") or name in catalog.names("accelerators")):
+        return False
+    return form in key(catalog.load(Accelerator, name).form_factor or "").split("-")
+
+
 def _shown(inside: re.Match[str] | None) -> tuple[str, ...]:
     """What stands in brackets, where it names one part."""
     return () if inside is None or "/" in inside[1] else (_clean(inside[1]),)
@@ -111,6 +141,7 @@ def _shown(inside: re.Match[str] | None) -> tuple[str, ...]:
 def _clean(text: str) -> str:
     """Without marks, and 16G as 16GB."""
     plain = re.sub(r"\swith\smax-q\sdesign\b", " Max-Q", " ".join(_MARKS.sub("", text).split()), flags=re.IGNORECASE)
+    plain = MOBILE.sub(" Mobile", plain)
     return re.sub(r"(?<=\d)G\b", "GB", plain)
 
 

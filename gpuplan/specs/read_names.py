@@ -18,7 +18,7 @@ _OFFERED_AS = frozenset(
 )
 """Words behind a seller that say how it rents a machine out, not which."""
 _BEFORE = re.compile(r"(?:^|[^a-z0-9]|x)(\d{1,2})x?-?$")
-_AFTER = re.compile(r"(?:-?x|(?<=[a-z]))(\d{1,2})(?![0-9a-z])|-(\d)(?=-)")
+_AFTER = re.compile(r"(?:-?x|(?<=[a-z])(?<!sxm)(?<!hbm))(\d{1,2})(?![0-9a-z])|-(\d)(?=-)")
 _SOMEWHERE = re.compile(r"(?<![a-z0-9])(?:x(\d{1,2})|(\d{1,2})x)(?![a-z0-9])")
 _NUMBER = re.compile(r"\d+")
 _BESIDE = re.compile(r"\+(\d+)x")

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 _COUNTED = re.compile(r"^\s*([-+]?\d+(?:\.\d+)?(?:e\d+)?)\s*(?!xtx?\b)[x×*]\s*(.*)$", re.I)
 """Not `6800 XT`, which is a card."""
+_OF_SCHEDULER = re.compile(r"^\s*(?:gres[:=])?(?:gpu:)?([a-z][\w. +-]*):(\d{1,4})\s*$", re.I)
+"""`H100:8` of SkyPilot and dstack, `gpu:h100:8` of Slurm: a number behind the name."""
 FORMS = "write for example `8xh100`, `2xdgx-h100`, `aws:p5.48xlarge` or `tpu-v5e-8`"
 
 
@@ -61,13 +63,16 @@ class Target(Record):
 
 
 def counted(text: str) -> tuple[int, str]:
-    """The count before a name, 1 where there is none, and the name.
+    """The count before a name, or behind it as schedulers write it, 1 where there is none, and the name.
+
+    >>> counted("8xh100"), counted("H100:8"), counted("gpu:a100:4"), counted("aws:p5.48xlarge")
+    ((8, 'h100'), (8, 'H100'), (4, 'a100'), (1, 'aws:p5.48xlarge'))
 
     Raises:
         UsageError: no whole number above zero, or no name.
     """
-    found = _COUNTED.match(text)
-    number, name = (found[1], found[2].strip()) if found else ("1", text.strip())
+    found, behind = _COUNTED.match(text), _OF_SCHEDULER.match(text)
+    number, name = (found[1], found[2].strip()) if found else (behind[2], behind[1].strip()) if behind else ("1", text.strip())
     if re.fullmatch(r"\+?\d{13,}", number):
         raise too_many(text, None)
     if not re.fullmatch(r"\+?\d+", number) or int(number) < 1:
@@ -79,8 +84,8 @@ def counted(text: str) -> tuple[int, str]:
 
 
 def is_counted(text: str) -> bool:
-    """Whether a count stands before a name."""
-    return _COUNTED.match(text) is not None
+    """Whether a count stands before a name, or behind it."""
+    return _COUNTED.match(text) is not None or _OF_SCHEDULER.match(text) is not None
 
 
 def too_many(text: str, count: int | None) -> UsageError:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
 from gpuplan.files.home import from_home
 from gpuplan.files.read import is_file, is_folder
-from gpuplan.models.glance import card_text, is_called
+from gpuplan.models.glance import card_aliases, card_text, is_called
 
 DIFFUSION = Path(__file__).parents[1] / "diffusion_cards"
 """The cards that come with gpuplan."""
 INDEX = "model_index.json"
+_DATE = re.compile(r"[-_](2\d(?:0\d|1[0-2]))(?=$|[-_])")
+_TELLING = 8
+"""Letters of a name without a number that tell it from others."""
 
 
 def is_diffusion(path: Path) -> bool:
@@ -40,4 +44,17 @@ def diffusion_path(name: str, extra_dirs: Sequence[Path] = ()) -> Path | None:
         for path in sorted(folder.glob("*.yaml")):
             if is_called(path, wanted, "diffusion"):
                 return path
+    return _by_spelling(wanted)
+
+
+def _by_spelling(wanted: str) -> Path | None:
+    """The shipped card whose name differs in its owner and its spelling alone: `AI-ModelScope/FLUX.1-dev`, `flux_1-schnell`."""
+    from gpuplan.models.spellings import squeezed
+
+    spelled = squeezed(wanted)
+    if _DATE.search(wanted) or (len(spelled) < _TELLING and not re.search(r"\d", spelled)):
+        return None  # A release of another month may have other layers.
+    for path in sorted(DIFFUSION.glob("*.yaml")):
+        if any(squeezed(one) == spelled for one in (path.stem, *card_aliases(path))):
+            return path
     return None
