@@ -140,7 +140,7 @@ RATES = [
         "flop_per_clock: {fp64: {value: 32",
         "spec.per-clock",
     ),
-    one("a pair of GH200 as one", GH200, r"  count: 132", "  count: 264", "spec.units", "superchip"),
+    one("a pair of GH200 as one", GH200, r"  count: \{value: 132", "  count: {value: 264", "spec.units", "superchip"),
     one("two devices in one GH200", GH200, r"\nunit: gpu", "\nunit: gpu\ndevices: 2", "spec.devices"),
     one("a board said to be a GPU", MI250X, r"\nunit: board", "\nunit: gpu", "spec.devices"),
     one("a rate left out", H100, r"\n  int8: \{value: 1978.9.*", "", "spec.rate-missing"),
