@@ -60,6 +60,7 @@ INSTANCE_EXCEPTIONS |= dict.fromkeys(
     [("coreweave:b200", "ram_gib"), ("coreweave:gb200-4x", "ram_gib"), ("coreweave:gb200-4x", "local_nvme_gb")],
     "the table leaves it out; CoreWeave's own page says it",
 )
+INSTANCE_EXCEPTIONS["oci:VM.GPU3.4", "network.gbps"] = "the table has 25 Gbit/s, Oracle's own page 24.6"
 
 
 def value(given: Sourced | None) -> float | None:
