@@ -122,7 +122,7 @@ class Era(Schema):
     dp_overlap: Share | None = None
     ep_overlap: Share | None = None
     held_logits: BytesField | None = None
-    """Bytes alive for each logit at the loss of a compiled model."""
+    """Bytes alive for each logit at the loss; of a compiled model, where the profile tells those apart."""
     logits_split: BytesField | None = None
     """Bytes alive for each logit at the loss where tensor parallel ranks share the vocabulary."""
     graph: Literal["freed", "held"] | None = None
@@ -193,6 +193,8 @@ class Era(Schema):
             given["pace"] = paces
         if self.held_logits is not None and profile.compiled is not None:
             given["compiled"] = profile.compiled.replaced(held_logits=self.held_logits)
+        elif self.held_logits is not None:
+            given["loss"] = given.get("loss", profile.loss).replaced(alive=self.held_logits)
         return given
 
 
@@ -210,6 +212,9 @@ def ever(profile: Any, eras: Sequence[Era]) -> dict[str, Any]:
     logits = [era.held_logits for era in eras if era.held_logits is not None]
     if logits and profile.compiled is not None and profile.compiled.held_logits is not None:
         given["compiled"] = profile.compiled.replaced(held_logits=spanning(profile.compiled.held_logits, logits))
+    elif logits and profile.compiled is None and profile.loss.alive is not None:
+        loss = given.get("loss", profile.loss)
+        given["loss"] = loss.replaced(alive=spanning(profile.loss.alive, logits))
     return given
 
 

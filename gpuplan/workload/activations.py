@@ -48,6 +48,8 @@ class KeepingHabits(Record, kw_only=True):
     norm: Term | None = None
     gate: Term | None = None
     attention: Term | None = None
+    normed: Term | None = None
+    """Widths of queries and keys that a norm reads, in multiples: what it read is kept beside what attention keeps."""
     score: Term = Term("recipe.score_bytes", 5.0, "B", _SCORES)
     working: Term | None = None
     """Bytes of a score that only the layer at work holds."""
@@ -137,6 +139,9 @@ class KeptTensors(Record, kw_only=True):
         if plain and self.habits.attention is not None:
             qkv = total(f"{at}.qkv", {name: widths[name] for name in ("query", "key", "value")})
             widths["again"] = self.leaves.times(f"{at}.copies", self.habits.attention, qkv)
+        read = {str(one.result): one.width for one in narrow if one.normed}
+        if plain and self.habits.normed is not None and read:
+            widths["normed"] = self.leaves.times(f"{at}.normed", self.habits.normed, total(f"{at}.read_by_norms", read))
         if plain and self.habits.product_stays and all(_own_heads(one) for one in narrow):
             widths["product"] = total(f"{at}.product", {name: widths[name] for name in ("query", "key")})
         kept = {"tensors": self.bytes(f"{at}.tensors", total(f"{at}.widths", widths), narrow[0].rows)}
