@@ -94,8 +94,9 @@ def habits_of(ask: TrainAsk, found: Found) -> Habits:
     if known.precision is not None and MULTIPLIED in found.subject.hw.peaks:
         habits.take("precision", known.precision.text, known.precision)
     described = is_described(ask, found)
-    if known.recompute is not None and described:
-        habits.take("recompute", known.recompute.text, known.recompute)
+    again = known.recompute_of.get(found.card.id, known.recompute)
+    if again is not None and described:
+        habits.take("recompute", again.text, again)
     if known.loss is not None and known.loss.text == "chunked":
         habits.take("chunked_loss", True, known.loss, "true")
     _adapters(habits, known)

@@ -91,6 +91,8 @@ class TrainingDefaults(Schema):
     """What an engine takes where its user says nothing; None: what is left out is chosen by what fits and is fastest."""
 
     recompute: Recomputed | None = None
+    recompute_of: dict[Id, Recomputed] = field(default_factory=dict)
+    """The same of single models, by card, where its recipes differ; of others `recompute` holds."""
     code: Code | None = None
     """Whether its models are compiled."""
     precision: Types | None = None
