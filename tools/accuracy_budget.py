@@ -1,5 +1,8 @@
 """Write the accuracy budgets from today's errors: of each source of training runs, of each engine that serves.
 
+Established sources have one of their own, and so have those that were asked blind on a day (`blind` in their files): sources that
+come in are far off at first, and their errors say nothing of what was there before.
+
 `python tools/accuracy_budget.py` rewrites benchmarks/accuracy-budget.yaml and benchmarks/serving-budget.yaml, or the one that is
 named by its task (`training`, `inference`); do so only when the errors became smaller, or when a correction that is right for other
 reasons moved them, and say so in the changelog.
@@ -24,7 +27,7 @@ FEWEST = 4
 """Sources of fewer rows have none of their own."""
 HEAD = """# What `gpuplan accuracy --task training --budget` allows each source: errors as fractions, rows to compare, rows missed.
 # Of rows as one types them who has their pages; under `informed` with what else is known of them.
-# `all` holds six sources more since 2026-11-29, asked blind and far off; those of single sources are as they were.
+# `established sources` are those that no file marks as asked blind; what is asked of them is over the same rows as ever.
 # Written by tools/accuracy_budget.py.
 """
 SERVING_HEAD = """# What `gpuplan accuracy --task inference --by engine --budget` allows each engine: errors as fractions, rows to
@@ -33,8 +36,8 @@ SERVING_HEAD = """# What `gpuplan accuracy --task inference --by engine --budget
 # tokens of SGLang's runs before January 21 of 2026, which hold kernels being compiled (no warm-up until InferenceX's pull
 # request 480), and 8 prompts of llama.cpp at a ninth of what the same page has for the same card in 4 bits. On 2026-11-24 five
 # of workers of two kinds, at ten times what the same workers took the same day.
-# `all` holds 1,997 runs more since 2026-11-29, of six sources that were asked blind and have budgets of their own below (`apart` in
-# their files); those of engines are over the rows that they were over before, and as they were.
+# `established sources` are those that no file marks as asked blind; what is asked of them is over the same rows as ever. Six sources
+# that were asked blind have budgets of their own below (`apart` in their files), together and each.
 # Written by tools/accuracy_budget.py.
 """
 
@@ -55,16 +58,17 @@ def main() -> None:
 def _groups(made: Mapping[str, Any], measures: Sequence[str] = ("throughput", "memory")) -> list[str]:
     """The budget of every group of rows that were asked in one way."""
     lines = []
-    for group in ({"key": "all", **made["metrics"]}, *made["groups"]):
+    ages = [group["key"] for group in made["sources"]]
+    for group in (*made["sources"], *made["groups"]):
         metrics = []
         for metric in measures:
             got = group[metric]
             if got["rows"] >= FEWEST:
                 limits = [f"{what}: {_budget(got[what])}" for what in ("median_ape", "mean_ape") if got[what] is not None]
                 metrics.append(f"  {metric}: {{{', '.join(limits)}, rows: {got['rows']}, missed: {got['missed']}}}")
-        if group["key"] == "all" and group["fits"]["ran"]:
-            fits = group["fits"]
-            limits = [f"{what}: {math.floor(fits[what] * 100) / 100}" for what in ("ran_said_fits", "oom_said_not")]
+        if group["key"] in ages and group["fits"]["ran"]:
+            fits = {what: group["fits"][what] for what in ("ran_said_fits", "oom_said_not") if group["fits"][what] is not None}
+            limits = [f"{what}: {math.floor(share * 100) / 100}" for what, share in fits.items()]
             metrics.append(f"  fits: {{{', '.join(limits)}}}")
         if metrics:
             lines += [f"{group['key']}:", *metrics]

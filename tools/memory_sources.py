@@ -40,7 +40,7 @@ KNEW: Mapping[str, tuple[str, ...]] = {
 """The sources whose peaks the counts of a profile were chosen on (its `memory-rows`)."""
 LEARNT = "memory-rows"
 LEFT_OUT = "left-out"
-HELD = ("fsdp-qlora", "nebius-qwen3", "poc-torchtitan", "vectorlm", "scaletorch", "rtx5090-fp8", "long-context")
+HELD = ("fsdp-qlora",)
 """Sources that no profile, residual or range may know: they are there to judge these from outside."""
 OWN = ("maxtext", "mlx-lm", "unsloth")
 """Engines whose residual says more than how far peaks spread: compilers that plan memory, and what they offload by themselves."""

@@ -50,6 +50,20 @@ MEASURES: Mapping[Metric, tuple[str, ...]] = {
 """What rows call the figures of each metric."""
 
 
+ESTABLISHED = "established sources"
+"""How reports and budgets call the rows of all files that are not marked as asked blind."""
+
+
+def acquainted(row: Row) -> str:
+    """How a report calls the sources that a row is of: those of before, or those that were asked blind on a day.
+
+    >>> row = Row(id="a", set="b", task="training", model={}, hardware={}, run={}, measured={})
+    >>> acquainted(row), acquainted(row.replaced(blind="2026-11-29"))
+    ('established sources', 'sources asked blind on 2026-11-29')
+    """
+    return f"sources asked blind on {row.blind}" if row.blind else ESTABLISHED
+
+
 def keys_of(by: str) -> tuple[str, ...]:
     """The keys that a text names, such as `engine,accelerator`.
 
@@ -68,6 +82,8 @@ def grouped_by(by: str) -> Callable[[Row], str]:
 def report(judgement: Judgement, by: str = "source") -> dict[str, Any]:
     """The report as plain data: `metrics` over all rows, `groups` with the same for each group, `skipped`, `stood_in`, `rows`.
 
+    `sources` has the same for the established sources and for those that were asked blind on a day, which came in later.
+
     These are of rows as one types them; under `informed` stands the same with what else is known of the rows. Errors are
     fractions. Rows of groups that a fit may have seen, rows of its sources that were held back, and rows of sources that are
     only there to judge are told apart in each metric under `fitted`, `held_back` and `unseen`.
@@ -77,16 +93,20 @@ def report(judgement: Judgement, by: str = "source") -> dict[str, Any]:
 
 def told(judged: Judged, by: str) -> dict[str, Any]:
     """The report of rows that were asked in one way."""
-    key = grouped_by(by)
-    names = dict.fromkeys(key(row) for row in _rows(judged))
-    groups = [{"key": name, **metrics(_of(judged, lambda row, name=name: key(row) == name))} for name in names]  # type: ignore[misc]
     return {
         "metrics": metrics(judged),
-        "groups": groups,
+        "sources": _grouped(judged, acquainted),
+        "groups": _grouped(judged, grouped_by(by)),
         "skipped": [{"id": row.id, "reason": why, "missed": counts(row)} for row, why in judged.skipped],
         "stood_in": [{"id": row.id, "framework": row.engine, "asked_as": engine} for row, engine in judged.stood_in],
         "rows": [_plain(point) for point in judged.points],
     }
+
+
+def _grouped(judged: Judged, key: Callable[[Row], str]) -> list[dict[str, Any]]:
+    """The errors of each group of rows."""
+    names = dict.fromkeys(key(row) for row in _rows(judged))
+    return [{"key": name, **metrics(_of(judged, lambda row, name=name: key(row) == name))} for name in names]  # type: ignore[misc]
 
 
 def metrics(judged: Judged) -> dict[str, Any]:

@@ -3,6 +3,8 @@
 A file is a YAML or JSON list, or JSON lines, of rows: `id`, `task`, `source`, `model`, `hardware`, `run`, `measured`, and for
 training `kind` and `framework`, for inference `engine`. `task` beside `rows` is that of all of them. `fitted: false`, of a row
 or beside `rows`, keeps it from every fit. `apart: true` beside `rows` lets reports by engine tell of the file by itself.
+`blind: 2026-11-29` beside `rows` is the day on which the file was asked before anything had been changed for it: reports tell of
+such sources by themselves, so that what is said of the others stays of the same rows.
 `elsewhere`, of a row, of its source or beside `rows`, names what of `run` does not stand on the row's own page (read in a recipe
 of the run, say); `known` of a row holds further settings of that kind. `dated: true` of a source says that its page prints the
 month of its title, `prints: [inter_node]` that it prints the network of its machines. Everything that a row leaves out is None;
@@ -21,6 +23,7 @@ from gpuplan.errors import Problem, SpecError, UsageError
 from gpuplan.files.json_text import JsonError, parse
 from gpuplan.files.read import SPEC_BYTES, TABLE_BYTES, text_of
 from gpuplan.record import Record
+from gpuplan.schema import DAY
 from gpuplan.strict_yaml import parse_any
 
 Task: TypeAlias = Literal["training", "inference", "startup", "diffusion"]
@@ -91,6 +94,8 @@ class Row(Record, kw_only=True):
 
     apart: bool = False
     """Whether reports by engine tell of the rows of its file by themselves."""
+    blind: str = ""
+    """The day on which its file was asked blind, as `YYYY-MM-DD`; empty: it is older than such days."""
     kin: bool | None = None
     """Whether a fit saw published runs of the same model and accelerator; None: as the group says."""
 
@@ -232,7 +237,9 @@ def _sourced(data: Mapping[str, Any], file: Path, hint: str) -> list[Any]:
         every = [*elsewhere, *own] if _words(own) else own
         said = {"task": data["task"]} if "task" in data else {}
         apart = {"apart": True} if data.get("apart") is True else {}
-        made.append({**said, **one, "source": source, **({"fitted": False} if unseen else {}), **apart, "elsewhere": every})
+        blind = {"blind": data["blind"]} if "blind" in data else {}
+        unfit = {"fitted": False} if unseen else {}
+        made.append({**said, **one, "source": source, **unfit, **apart, **blind, "elsewhere": every})
     return made
 
 
@@ -287,13 +294,16 @@ def _row(data: Any, file: Path, number: int) -> Row:
     printed = source.get("prints") or ()
     if not _words(printed) or not set(printed) <= set(NETWORKS):
         fault, printed = fault or f"`prints` is no list of words of {', '.join(NETWORKS)}", ()
+    blind = str(data.get("blind") or "")
+    if blind and re.fullmatch(DAY, blind) is None:
+        fault, blind = fault or f"`blind` is `{blind}`, where a day such as 2026-11-29 is wanted", ""
     return Row(
         month=month, released=released, elsewhere=tuple(sorted(map(str, elsewhere))), printed=tuple(printed),
         id=str(data.get("id") or f"{file.stem}-{number}"), set=file.stem,
         task=_TASKS.get(str(task), "training"), repo=str(source.get("repo") or ""), path=str(source.get("path") or ""),
         **parts, kind=str(data.get("kind") or "pretrain"),
         engine=str(engine).lower(), flag=str(data.get("flag") or ""), fault=fault, unseen=data.get("fitted") is False,
-        apart=data.get("apart") is True,
+        apart=data.get("apart") is True, blind=blind,
     )  # fmt: skip
 
 

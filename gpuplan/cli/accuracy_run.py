@@ -153,9 +153,8 @@ def limits_of(file: str) -> Mapping[str, Mapping[str, Mapping[str, float]]]:
 
 def over_budget(made: Mapping[str, Any], budget: Mapping[str, Mapping[str, Mapping[str, float]]]) -> int:
     """4 where a group of the budget does worse than it allows, each said on standard error."""
-    groups = {"all": made["metrics"], **{one["key"]: one for one in made["groups"]}}
     known = made[INFORMED]
-    groups |= {f"{INFORMED}: all": known["metrics"], **{f"{INFORMED}: {one['key']}": one for one in known["groups"]}}
+    groups = _by_name(made) | {f"{INFORMED}: {name}": group for name, group in _by_name(known).items()}
     worse = []
     for name, limits in budget.items():
         if name not in groups:
@@ -174,3 +173,8 @@ def over_budget(made: Mapping[str, Any], budget: Mapping[str, Mapping[str, Mappi
     for line in worse:
         print(f"over budget: {line}", file=sys.stderr)
     return int(Exit.ASSERTION_FAILED if worse else Exit.OK)
+
+
+def _by_name(told: Mapping[str, Any]) -> dict[str, Any]:
+    """What a budget may name: all rows, those of sources of one age, and the groups that the report is by."""
+    return {"all": told["metrics"], **{one["key"]: one for one in (*told["sources"], *told["groups"])}}

@@ -298,7 +298,8 @@ def habits_of(
 ) -> KeepingHabits:  # fmt: skip
     """What the engine keeps for the backward pass beyond what mathematics needs; `prepared`: as frozen weights of few bits want."""
     given = {
-        "norm": profile.kept_norm, "gate": profile.kept_gate, "attention": profile.attention.kept
+        "norm": profile.kept_norm, "gate": profile.kept_gate, "attention": profile.attention.kept,
+        "normed": profile.attention.kept_normed, "score": profile.attention.kept_score,
     }  # fmt: skip
     found = {name: subject.habit(f"kept_{name}", value) for name, value in given.items() if value is not None}
     if profile.attention.working is not None:

@@ -98,7 +98,7 @@ def habits_of(ask: TrainAsk, found: Found) -> Habits:
         habits.take("precision", known.precision.text, known.precision)
     described = is_described(ask, found)
     if described:
-        _recomputed(habits, known)
+        _recomputed(habits, known, found.card.id)
     if known.loss is not None and known.loss.text == "chunked":
         habits.take("chunked_loss", True, known.loss, "true")
     _adapters(habits, known)
@@ -136,11 +136,13 @@ def _fused_updates(habits: Habits, wide: bool) -> None:
             habits.chosen.append(Choice(name, str(value).lower(), f"what {ask.optimizer} does", habit=True))
 
 
-def _recomputed(habits: Habits, known: TrainingDefaults) -> None:
+def _recomputed(habits: Habits, known: TrainingDefaults, card: str) -> None:
     """What is made again, as layers of quantised weights may be where others are not, and what waits in the host's memory then."""
     ask = habits.ask
     packed = ask.base_weights in QUANTISED_IN_PLACE or (ask.qlora and ask.base_weights is None)
-    again = known.recompute_packed if packed and known.recompute_packed is not None else known.recompute
+    again = known.recompute_of.get(card, known.recompute)
+    if packed and known.recompute_packed is not None:
+        again = known.recompute_packed
     if again is None or ask.recompute is not None:
         return
     habits.take("recompute", again.text, again)

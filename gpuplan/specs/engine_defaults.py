@@ -99,6 +99,8 @@ class TrainingDefaults(Schema):
     """What an engine takes where its user says nothing; None: what is left out is chosen by what fits and is fastest."""
 
     recompute: Recomputed | None = None
+    recompute_of: dict[Id, Recomputed] = field(default_factory=dict)
+    """The same of single models, by card, where its recipes differ; of others `recompute` holds."""
     recompute_packed: Recomputed | None = None
     """The same beside frozen weights that are quantised as they are loaded, where what prepares them for training switches it on;
     None: as elsewhere."""

@@ -28,7 +28,7 @@ POLICIES: Mapping[str, tuple[str, str]] = {
     "adapter_read": ("adapters", "read"), "adapter_read_backward": ("adapters", "read_backward"),
 }  # fmt: skip
 """What an era may state of a training profile: a policy, and its part."""
-BYTES = ("logits_split", "at_step", "temporaries", "stand_ins")
+BYTES = ("logits", "logits_split", "at_step", "temporaries", "stand_ins")
 """Those of them that say how much memory is held."""
 RELEASE = re.compile(r"^v?(\d+(?:\.\d+)*)(?:[.+-]?(?:post|rc|dev|[a-z]).*)?$")
 SAID = re.compile(r"^(?:(20\d\d)|(\d\d))[-.](\d{1,2})(?:[-.](\d{1,2}))?(?:\.\d+)?$")

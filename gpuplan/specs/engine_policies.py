@@ -299,6 +299,11 @@ class AttentionPolicy(Schema):
     """Families of accelerators whose port of the engine has a fused kernel where others write the scores out."""
     kept: Portion | None = None
     """Widths of queries, keys and values that are kept once more: before and after rotary, cast or made contiguous."""
+    kept_normed: Portion | None = None
+    """Widths of queries and keys that are kept once more where a norm of their own reads them (Qwen3, OLMo 2): a kernel that keeps
+    what it read; None: they are made again, or nobody knows."""
+    kept_score: BytesField | None = None
+    """Bytes that are kept for each score that is written out; None: as with dropout, of which a mask and a copy are kept."""
     heads: Literal["own", "repeated"] = "own"
     """Keys and values are kept as they are, or written out for every head of the queries before attention."""
     parts: Literal["own", "of-product"] = "own"

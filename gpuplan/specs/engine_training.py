@@ -110,6 +110,9 @@ class TrainingProfile(Schema):
     host: Host
     experts: Experts = Experts()
     adapters: Adapters = Adapters()
+    offloaded: Literal["all", "of-modules"] = "all"
+    """Offloading activations takes all that layers keep to the host, or what the engine's own modules keep: what plain operators
+    beside them keep stays."""
     recompute: Recomputing = Recomputing()
     attention: AttentionPolicy = AttentionPolicy()
     fp8: Fp8 = Fp8()

@@ -48,6 +48,8 @@ class KeepingHabits(Record, kw_only=True):
     norm: Term | None = None
     gate: Term | None = None
     attention: Term | None = None
+    normed: Term | None = None
+    """Widths of queries and keys that a norm reads, in multiples: what it read is kept beside what attention keeps."""
     score: Term = Term("recipe.score_bytes", 5.0, "B", _SCORES)
     working: Term | None = None
     """Bytes of a score that only the layer at work holds."""
@@ -139,6 +141,9 @@ class KeptTensors(Record, kw_only=True):
         if plain and self.habits.attention is not None:
             qkv = total(f"{at}.qkv", {name: widths[name] for name in ("query", "key", "value")})
             widths["again"] = self.leaves.times(f"{at}.copies", self.habits.attention, qkv)
+        read = {str(one.result): one.width for one in narrow if one.normed}
+        if plain and self.habits.normed is not None and read:
+            widths["normed"] = self.leaves.times(f"{at}.normed", self.habits.normed, total(f"{at}.read_by_norms", read))
         if plain and self.habits.product_stays and all(_own_heads(one) for one in narrow):
             widths["product"] = total(f"{at}.product", {name: widths[name] for name in ("query", "key")})
         kept = {"tensors": self.bytes(f"{at}.tensors", total(f"{at}.widths", widths), narrow[0].rows)}
@@ -270,6 +275,30 @@ class KeptTensors(Record, kw_only=True):
         tensors = program.within((*MIXERS, *FEED_FORWARD)).tensors
         widths |= {str(one.result): one.width for one in _of(tensors, ("context", "inner"))}
         return self.bytes(at, total(f"{at}.widths", widths))
+
+    def of_operators(self, key: str, program: LayerProgram) -> Term | None:
+        """What operators keep that are no part of the engine's modules; None: nothing.
+
+        Of activation and gating apart that is what they read, the activation's result among it; norms of heads keep their input.
+        """
+        at = f"activations.{key}.of_operators"
+        widths: dict[str, Term] = {}
+        if self.habits.normed is not None:
+            tensors = [one for one in program.within(MIXERS).tensors if one.normed]
+            widths |= {
+                f"{one.part.value}.{one.result}": self.leaves.times(
+                    f"{at}.{one.part.value}.{one.result}", self.habits.normed, one.width
+                )
+                for one in tensors
+            }
+        if self.habits.gate is not None:
+            for one in program.within((Part.CHANNELS,)).tensors:
+                if one.multiplied or one.result in UNREAD:
+                    continue
+                widths[str(one.result)] = self.leaves.times(f"{at}.{one.result}", self.habits.gate, one.width)
+                if one.result == "gate":
+                    widths["activated"] = self.leaves.times(f"{at}.activated", self.habits.gate, one.width)
+        return self.bytes(at, total(f"{at}.widths", widths)) if widths else None
 
     def norm_inputs(self, key: str, block: Block) -> Term:
         """The input of each norm alone: what it makes is made again."""

@@ -123,13 +123,13 @@ class Draft:
 
     def tensor(
         self, result: Result, width: Term, rows: Term | None = None, *, multiplied: bool = False, element: Term | None = None,
-        repeated: Term | None = None, columns: Term | None = None, alternate: bool = False,
+        repeated: Term | None = None, columns: Term | None = None, alternate: bool = False, normed: bool = False,
     ) -> Tensor:  # fmt: skip
         """A tensor that an operation of this part makes, a row for each token unless `rows` says otherwise."""
         return Tensor(
             result=result, part=self.part, width=width, rows=self.setting.work.tokens if rows is None else rows,
             multiplied=multiplied, element=element, repeated=repeated, columns=columns,
-            alternate=alternate,
+            alternate=alternate, normed=normed,
         )  # fmt: skip
 
     def matrix(self, name: str, fan_in: Term, fan_out: Term, copies: Term = ONE, *, adapted_as: tuple[str, ...]) -> Matrix:

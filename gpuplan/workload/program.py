@@ -140,6 +140,8 @@ class Tensor(Record, kw_only=True):
     """Columns of the product that makes it, where it is stored wider or narrower than it is made; None: its width."""
     alternate: bool = False
     """Kept where all but every other product is run again."""
+    normed: bool = False
+    """A norm of its own makes it of what a product made (queries and keys of Qwen3, OLMo 2 or Gemma 3)."""
 
 
 class Matrix(Record, kw_only=True):

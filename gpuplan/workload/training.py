@@ -82,6 +82,8 @@ class BlockWork(Record, kw_only=True):
     """What the layer at work holds beyond what it keeps."""
     multiplied: Term | None = None
     """The part of what it keeps that quantised matmuls read."""
+    of_operators: Term | None = None
+    """The part of what it keeps that operators outside the engine's own modules read."""
     norms: int
     """How many norms a layer has."""
     norm_width: Term
@@ -211,6 +213,7 @@ def training_work(
             kept=total(f"activations.{key}", kept),
             recomputed_kept=keeper.saved(key, block, program, kept, plan.recompute, plan.saving.recompute_modules),
             working=keeper.working(key, program), multiplied=keeper.multiplied(key, block, program),
+            of_operators=keeper.of_operators(key, program),
             norms=block.norms, adapters=adapters, norm_width=keeper.norm_width(key),
         )  # fmt: skip
         blocks[key] = made if named is None else _named_results(made, named, key)

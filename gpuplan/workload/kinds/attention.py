@@ -42,8 +42,8 @@ class AttentionKind(MixerKind[Attention]):
         if draft.setting.split.kv_heads == "gathered" and not all_true(tp.value <= mixer.kv_heads):
             qkv = _gathered(draft, mixer)
         made: tuple[Tensor, ...] = (
-            draft.tensor("query", q, alternate=True),
-            draft.tensor("key", k, repeated=q),
+            draft.tensor("query", q, alternate=True, normed=mixer.qk_norm != "none"),
+            draft.tensor("key", k, repeated=q, normed=mixer.qk_norm != "none"),
             draft.tensor("value", v, repeated=out, alternate=True),
         )
         if mixer.output_gate:
