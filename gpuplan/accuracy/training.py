@@ -107,12 +107,13 @@ def training_ask(
 def _beside_habits(asked: TrainAsk, row: Row, known: TrainingDefaults, *, stands_in: bool) -> TrainAsk:
     """The question with what a row says by not saying it, where the engine would take a habit.
 
-    A table that says of each run what is recomputed lists its switches one by one: those that are not there are off. What is
-    known of a framework is not taken from the profile that stands in for it, nor a full fine-tuning from that of adapters.
+    A table that says of each run what is recomputed lists its switches one by one: those that are not there are off, but for a
+    loss that the row names from elsewhere: the page is silent about it. What is known of a framework is not
+    taken from the profile that stands in for it, nor a full fine-tuning from that of adapters.
     """
     given: dict[str, Any] = {}
     if row.run.get("recompute") is not None:
-        given |= {"chunked_loss": False} if known.loss is not None else {}
+        given |= {"chunked_loss": False} if known.loss is not None and "loss" not in row.elsewhere else {}
         given |= {"step_in_backward": False, "optimizer": "adamw", "offload": ()} if known.alone is not None else {}
     if not row.typed and row.kind.startswith("finetune") and known.documents is not None and asked.seq_len is not None:
         given["documents"] = asked.seq_len if stands_in else min(int(known.documents.value), asked.seq_len)

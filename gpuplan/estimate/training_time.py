@@ -256,8 +256,9 @@ def micro_batch_seconds(pricer: StepPricer, at: str, stage: Stage, layers: dict[
         micro["mtp_inputs"] = repeated_seconds.term(
             f"{at}.micro.mtp_inputs", count=stage.modules, seconds=total(f"{at}.micro.mtp_input", module)
         )
-    if profile.gradients.added is not None:
-        micro["accumulation"] = added_seconds(pricer, at, stage, profile.gradients.added)
+    added, apart = profile.gradients.added, profile.gradients.added_on
+    if added is not None and (not apart or hw.asked("added_gradients", lambda one: one.family in apart)):
+        micro["accumulation"] = added_seconds(pricer, at, stage, added)
     if not alone(work.pipeline.group):
         chunks = count("chunks_zb_v") if pricer.plan.parallel.schedule == "zb-v" else step.vpp
         sends = pricer.leaves.times("pipeline.sends", count("sends_a_chunk"), chunks)

@@ -108,6 +108,8 @@ class Gradients(Schema):
     added: StoredBytes | None = None
     """Traffic for each parameter that adding a micro-batch's gradient to the sum takes in a kernel of its own; None: the matmul
     that makes the gradient adds to the sum."""
+    added_on: tuple[str, ...] = ()
+    """Families of accelerators on which it takes one, where the matmuls of others add to the sum; none named: on all."""
     at_step: BytesField | None = None
     """Bytes that the optimizer's step makes for each parameter that a rank steps, beside its states: fp32 copies of 16-bit
     gradients, temporaries of an update that is no fused kernel; None: nothing."""
