@@ -6,7 +6,8 @@ The range of a figure is made of all doubts: what kernels were measured to scatt
 engine, of prompts and of decode steps, for all that is not told apart. Those two are fitted, four numbers an engine: of all
 pairs of ends the pair that makes ranges least wide while they hold `SHARE` of the rows of each figure, of those that a fit of
 parameters saw, of those that none did, and of those at a rate, each by themselves. Where no pair does that in ranges of a width
-that helps anybody (`Kind.widest`), the one that holds most within it is taken. Engines of few rows, or of one source, share a
+that helps anybody (`Kind.widest`), the one that holds most within it is taken: of the part that is held worst, and of pairs that
+are alike in that, of the next one. Engines of few rows, or of one source, share a
 pair: those of them take it, where it is wider, whose own ends hold less than that share. `left out` is what ranges hold of each
 source that is fitted without it. Doubts are taken as independent, as `gpuplan.ranges` adds them; a factor that ranges twice as
 far moves a figure by twice the logarithm.
@@ -190,7 +191,7 @@ def fit(points: Points, kind: Kind, tried: Tried | None = None, without: str | N
         for apart in (points.seen, ~points.seen, *(points.shown == name for name in set(points.shown)))
     ]
     parts = [one for one in parts if one.sum() >= PART] or [there]
-    share = np.min([tried.held[:, one].mean(axis=1) for one in parts], axis=0)
+    shares = np.minimum(np.sort([tried.held[:, one].mean(axis=1) for one in parts], axis=0), SHARE)
     middle = np.max(
         [np.median(tried.wide[:, there & (points.metric == metric)], axis=1) for metric in set(points.metric[there])], axis=0
     )
@@ -198,7 +199,9 @@ def fit(points: Points, kind: Kind, tried: Tried | None = None, without: str | N
     helps = middle <= np.log(kind.widest)
     if not helps.any():
         return tried.pairs[int(np.argmin(middle))]
-    rank = np.lexsort((mean, -np.minimum(share, SHARE), ~helps))
+    # The worst part decides, and where pairs are alike in it, the next one does: a part that no pair holds is not to leave the
+    # others at what the least wide pair happens to hold of them.
+    rank = np.lexsort((mean, *-shares[::-1], ~helps))
     return tried.pairs[int(rank[0])]
 
 
