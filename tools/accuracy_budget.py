@@ -35,8 +35,8 @@ SERVING_HEAD = """# What `gpuplan accuracy --task inference --by engine --budget
 # of workers of two kinds, at ten times what the same workers took the same day.
 # `all` holds 1,997 runs more since 2026-11-29, of six sources that were asked blind and have budgets of their own below (`apart` in
 # their files); those of engines are over the rows that they were over before, and as they were.
-# Corrected on 2026-11-29: the rows of NIM had been typed with a release that their page does not print, and are now below `informed`
-# with it; eight of GPUStack's gpt-oss 120B on one H100 were marked doubtful for what an estimate said, and are asked; eight of its
+# Corrected on 2026-11-29: the rows of NIM had been typed with a release that their page does not print, and are below `informed` with
+# it; eight of GPUStack's gpt-oss 120B on one H100 were marked doubtful for what an estimate said, and are asked; eight of its
 # GLM-4.5-Air have the figures of the page's own table in place of those copied from another page.
 # Written by tools/accuracy_budget.py.
 """

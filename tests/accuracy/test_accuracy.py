@@ -448,7 +448,9 @@ def test_what_a_page_says_of_its_month_is_typed_and_the_date_of_a_commit_is_know
         assert training_question(read, answers()).engine == (f"nemo@{wanted}" if wanted else "nemo")
 
 
-@pytest.mark.parametrize(("source", "own"), [({}, {"compile": True}), ({"compile": True}, {}), ({"compile": False}, {"compile": True})])
+@pytest.mark.parametrize(
+    ("source", "own"), [({}, {"compile": True}), ({"compile": True}, {}), ({"compile": False}, {"compile": True})]
+)
 def test_settings_from_elsewhere_are_known_and_not_typed(tmp_path: Path, source: dict[str, Any], own: dict[str, Any]) -> None:
     file = tmp_path / "mine.yaml"
     row = changed(
