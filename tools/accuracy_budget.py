@@ -25,6 +25,7 @@ FEWEST = 4
 HEAD = """# What `gpuplan accuracy --task training --budget` allows each source: errors as fractions, rows to compare, rows missed.
 # Of rows as one types them who has their pages; under `informed` with what else is known of them.
 # `all` holds six sources more since 2026-11-29, asked blind and far off; those of single sources are as they were.
+# deepspeed-gist, corrected on 2026-11-29: 0.09 had been asked of a month that its page does not print.
 # Written by tools/accuracy_budget.py.
 """
 SERVING_HEAD = """# What `gpuplan accuracy --task inference --by engine --budget` allows each engine: errors as fractions, rows to
@@ -35,9 +36,9 @@ SERVING_HEAD = """# What `gpuplan accuracy --task inference --by engine --budget
 # of workers of two kinds, at ten times what the same workers took the same day.
 # `all` holds 1,997 runs more since 2026-11-29, of six sources that were asked blind and have budgets of their own below (`apart` in
 # their files); those of engines are over the rows that they were over before, and as they were.
-# Corrected on 2026-11-29: the rows of NIM had been typed with a release that their page does not print, and are below `informed` with
-# it; eight of GPUStack's gpt-oss 120B on one H100 were marked doubtful for what an estimate said, and are asked; eight of its
-# GLM-4.5-Air have the figures of the page's own table in place of those copied from another page.
+# Corrected on 2026-11-29: the rows of NIM had been typed with a release that their page does not print, and are below `informed`
+# with it; eight of GPUStack's gpt-oss 120B on one H100 had been marked doubtful for what an estimate said, and are asked; eight of
+# its GLM-4.5-Air have the figures of the page's own table in place of those copied from another page.
 # Written by tools/accuracy_budget.py.
 """
 
