@@ -75,8 +75,9 @@ def test_vllm_takes_smaller_passes_on_smaller_devices(on: str, tokens: int, sequ
     ("on", "release", "tokens", "sequences"),
     [
         ("b200", "0.33.0", 16384, 1024), ("b200", "0.28.0", 16384, 1024), ("b200", "0.27.1", 8192, 1024),
-        ("mi300x", "0.33.0", 16384, 1024), ("b200", "0.6.6", 2048, 256), ("h200", "0.33.0", 8192, 1024), ("gb10-dgx-spark", "0.33.0", 2048, 256),
-        ("gb10-dgx-spark", "0.32.0", 8192, 1024), ("a100-sxm-80gb", "0.33.0", 2048, 256), ("a100-sxm-80gb", "0.8.5", 8192, 1024),
+        ("b200", "0.6.6", 2048, 256), ("mi300x", "0.33.0", 16384, 1024), ("h200", "0.33.0", 8192, 1024),
+        ("gb10-dgx-spark", "0.33.0", 2048, 256), ("gb10-dgx-spark", "0.32.0", 8192, 1024),
+        ("a100-sxm-80gb", "0.33.0", 2048, 256), ("a100-sxm-80gb", "0.8.5", 8192, 1024),
     ],
 )  # fmt: skip
 def test_passes_of_vllm_by_device_and_release(on: str, release: str, tokens: int, sequences: int) -> None:
