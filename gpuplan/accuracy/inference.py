@@ -187,7 +187,7 @@ def _released(row: Row, name: str, knows: Knows) -> str:
     """The engine with the release or the month that a row names, where its profile has such times on record.
 
     An image of a framework around the engine has that one's number, and one of a night has none: then the day of the run says which
-    release there was.
+    release there was. What is known of the release beside the row's page is `release` of its run.
     """
     profile = knows(name)
     if profile is None or not profile[0].eras:
@@ -197,6 +197,8 @@ def _released(row: Row, name: str, knows: Knows) -> str:
     said += [f"{year}-{_MONTHS.index(month) + 1:02d}" for month, year in _MONTH.findall(row.engine)]
     if row.run.get("image") == AROUND or "ai-dynamo" in str(row.run.get("image")) or NIGHTLY in row.engine:
         said = [str(row.run["measured_on"])[:7]] if "measured_on" in row.run else []
+    if not said and row.run.get("release"):
+        said = [str(row.run["release"])]
     for one in said:
         try:
             dated(one, days, name)

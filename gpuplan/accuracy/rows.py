@@ -6,9 +6,10 @@ or beside `rows`, keeps it from every fit. `apart: true` beside `rows` lets repo
 `blind: 2026-11-29` beside `rows` is the day on which the file was asked before anything had been changed for it: reports tell of
 such sources by themselves, so that what is said of the others stays of the same rows.
 `elsewhere`, of a row, of its source or beside `rows`, names what of `run` does not stand on the row's own page (read in a recipe
-of the run, say); `known` of a row holds further settings of that kind. `dated: true` of a source says that its page prints the
-month of its title, `prints: [inter_node]` that it prints the network of its machines. Everything that a row leaves out is None;
-keys that nobody knows are kept and not looked at.
+of the run, say); `known` of a row or of its source holds further settings of that kind, an engine's `release` among them;
+`known_from` of a source says where they stand. `dated: true` of a source says that its page prints the month of its title,
+`prints: [inter_node]` that it prints the network of its machines. Everything that a row leaves out is None; keys that nobody
+knows are kept and not looked at.
 """
 
 from __future__ import annotations
@@ -281,7 +282,8 @@ def _row(data: Any, file: Path, number: int) -> Row:
     fault = f"the row has no {', '.join(wrong)}" if wrong else _fault(data)
     if task not in get_args(Task):
         fault = f"no task is called `{task}`"
-    source, known = _mapping(data.get("source")), _mapping(data.get("known"))
+    source = _mapping(data.get("source"))
+    known = {**_mapping(source.get("known")), **_mapping(data.get("known"))}
     month, released = _month(str(source.get("title") or ""))
     released = released or (month is not None and source.get("dated") is True)
     parts = {part: {} if part in wrong else data[part] for part in PARTS}

@@ -52,7 +52,7 @@ _START = Source("definition", "the decoder of an encoder-decoder begins with one
 
 
 def serving_profile(engine: Engine, hw: Hardware) -> ServingProfile:
-    """How an engine serves on accelerators, which may count as small ones.
+    """How an engine serves on accelerators, which may count as small or as large ones.
 
     Raises:
         UsageError: the engine only trains.
@@ -61,13 +61,14 @@ def serving_profile(engine: Engine, hw: Hardware) -> ServingProfile:
     if profile is None:
         hint = "leave --engine out and the usual one is taken; most serve with `vllm`, or on their own computer with `llama-cpp`"
         raise UsageError(Problem("engine.no-serving", f"the engine `{engine.id}` does not serve", hint))
-    small = profile.small_device
-    if small is None:
-        return profile
-    named = hw.asked("small device", lambda one: one.accelerator in small.too)
-    if not named and agreed(hw.memory_capacity.value >= small.below.value):
-        return profile
-    return profile.replaced(max_batched_tokens=small.max_batched_tokens, max_sequences=small.max_sequences)
+    small, large = profile.small_device, profile.large_device
+    if small is not None:
+        named = hw.asked("small device", lambda one: one.accelerator in small.too)
+        if named or not agreed(hw.memory_capacity.value >= small.below.value):
+            return profile.replaced(max_batched_tokens=small.max_batched_tokens, max_sequences=small.max_sequences)
+    if large is not None and agreed(hw.memory_capacity.value >= large.above.value):
+        return profile.replaced(max_batched_tokens=large.max_batched_tokens)
+    return profile
 
 
 def _skew(subject: Subject, parallel: Parallelism) -> Term | None:

@@ -13,6 +13,7 @@ from gpuplan.specs.engine_memory import (
     Captures,
     EncoderHabits,
     HostWork,
+    LargeDevice,
     PaddedExperts,
     Profiling,
     SmallDevice,
@@ -118,6 +119,8 @@ class ServingProfile(Schema):
     """Sequences at once where a question says neither how many nor what load; None: as many as the caches hold and it runs."""
     small_device: SmallDevice | None = None
     """Smaller limits on accelerators with less memory, where the engine has them."""
+    large_device: LargeDevice | None = None
+    """Larger passes on accelerators with more memory, where the engine makes them."""
     workspace: RatioField | None = None
     """Peak activation memory in multiples of the widest layer's tensors for one prefill pass, where nothing is `profiling`."""
     profiling: Profiling | None = None
@@ -239,13 +242,15 @@ class ServingProfile(Schema):
         return "reserved" if self.schedule is None else self.schedule.admits
 
     def in_era(self, era: ServingEra) -> ServingProfile:
-        """The profile with what an era did otherwise, on small devices too where it says a limit."""
+        """The profile with what an era did otherwise, on small and large devices too where it says a limit."""
         given = era.changes()
         if era.profiling is not None and self.profiling is not None:
             given["profiling"] = self.profiling.replaced(**era.profiling.changes())
         if era.small_device is None and self.small_device is not None:
             small = {name: given[name] for name in ("max_batched_tokens", "max_sequences") if name in given}
             given["small_device"] = self.small_device.replaced(**small)
+        if era.large_device is None and self.large_device is not None and "max_batched_tokens" in given:
+            given["large_device"] = self.large_device.replaced(max_batched_tokens=given["max_batched_tokens"])
         return self.replaced(**given)
 
 

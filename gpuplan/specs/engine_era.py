@@ -10,7 +10,7 @@ from gpuplan.errors import Problem, UsageError
 from gpuplan.schema import DAY, Limits, Pattern, Schema
 from gpuplan.specs.base import Id, Section
 from gpuplan.specs.engine_defaults import Beside, Dispatching, ExpertWays, MicroBatch, Replayed, TrainingDefaults
-from gpuplan.specs.engine_memory import PaddedExperts, ProfilingEra, SmallDevice, WindowedKv
+from gpuplan.specs.engine_memory import LargeDevice, PaddedExperts, ProfilingEra, SmallDevice, WindowedKv
 from gpuplan.specs.engine_policies import Portion, StoredBytes
 from gpuplan.specs.engine_schedule import Schedule, StageHost, UndividedContexts, UndividedWindows, VectorDecode, WarpExperts
 from gpuplan.specs.measured_base import MatmulKind
@@ -51,6 +51,7 @@ class ServingEra(Schema):
     max_sequences: CountField | None = None
     small_device: SmallDevice | None = None
     """The limits on small devices and which these were, in place of those that `max_batched_tokens` and `max_sequences` change."""
+    large_device: LargeDevice | None = None
     schedule: Schedule | None = None
     padded_experts: PaddedExperts | None = None
     vector_decode: VectorDecode | None = None

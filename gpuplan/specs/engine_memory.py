@@ -151,6 +151,14 @@ class SmallDevice(Schema):
     max_sequences: CountField
 
 
+class LargeDevice(Schema):
+    """What an engine takes by default on accelerators with more memory than most."""
+
+    above: BytesField
+    """Memory from which on it holds."""
+    max_batched_tokens: CountField
+
+
 class HostWork(Schema):
     """What an engine can keep in the memory of the host, and how fast that is used."""
 

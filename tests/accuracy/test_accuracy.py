@@ -448,13 +448,16 @@ def test_what_a_page_says_of_its_month_is_typed_and_the_date_of_a_commit_is_know
         assert training_question(read, answers()).engine == (f"nemo@{wanted}" if wanted else "nemo")
 
 
-def test_settings_from_elsewhere_are_known_and_not_typed(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("source", "own"), [({}, {"compile": True}), ({"compile": True}, {}), ({"compile": False}, {"compile": True})]
+)
+def test_settings_from_elsewhere_are_known_and_not_typed(tmp_path: Path, source: dict[str, Any], own: dict[str, Any]) -> None:
     file = tmp_path / "mine.yaml"
     row = changed(
-        source="s1", run={"overlap": ["tp"], "cuda_graphs": "full"}, known={"compile": True}, elsewhere=["cuda_graphs"],
+        source="s1", run={"overlap": ["tp"], "cuda_graphs": "full"}, known=own, elsewhere=["cuda_graphs"],
         hardware={"count": 32, "inter_node": "800 Gb/s per node"},
     )  # fmt: skip
-    sources = {"s1": {"title": "a page", "elsewhere": ["recompute"]}}
+    sources = {"s1": {"title": "a page", "elsewhere": ["recompute"], "known": source}}
     file.write_text(yaml.safe_dump({"elsewhere": ["overlap"], "sources": sources, "rows": [row]}), encoding="utf-8")
     (read,) = read_rows([file])
     informed, typed = (training_question(one, answers()) for one in (read, read.as_typed()))

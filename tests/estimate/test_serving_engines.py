@@ -71,6 +71,23 @@ def test_vllm_takes_smaller_passes_on_smaller_devices(on: str, tokens: int, sequ
     assert (profile.max_batched_tokens.value, profile.max_sequences.value) == (tokens, sequences)
 
 
+@pytest.mark.parametrize(
+    ("on", "release", "tokens", "sequences"),
+    [
+        ("b200", "0.33.0", 16384, 1024), ("b200", "0.28.0", 16384, 1024), ("b200", "0.27.1", 8192, 1024),
+        ("b200", "0.6.6", 2048, 256), ("mi300x", "0.33.0", 16384, 1024), ("h200", "0.33.0", 8192, 1024),
+        ("gb10-dgx-spark", "0.33.0", 2048, 256), ("gb10-dgx-spark", "0.32.0", 8192, 1024),
+        ("a100-sxm-80gb", "0.33.0", 2048, 256), ("a100-sxm-80gb", "0.8.5", 8192, 1024),
+    ],
+)  # fmt: skip
+def test_passes_of_vllm_by_device_and_release(on: str, release: str, tokens: int, sequences: int) -> None:
+    """EngineArgs.get_batch_defaults in the packed sources of these releases, _set_default_args_v1 in 0.8.5."""
+    about = subject("llama-3.1-8b", on, "vllm")
+    assert about.engine.releases is not None
+    profile = serving_profile(about.engine.dated(about.engine.releases.days[release]), about.hw)
+    assert (profile.max_batched_tokens.value, profile.max_sequences.value) == (tokens, sequences)
+
+
 def test_an_engine_has_matmuls_of_its_own_in_the_types_that_none_lends() -> None:
     own, lent = (subject("llama-3.1-8b", "a100-sxm-80gb", engine).hw for engine in ("tensorrt-llm", "vllm"))
     for kind in ("bf16", "int8_wo", "int4_wo"):

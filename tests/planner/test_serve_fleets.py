@@ -187,6 +187,8 @@ def test_every_engine_has_room_for_prompts_that_the_bound_takes() -> None:
         sizes = [(profile.max_batched_tokens, profile.max_sequences)]
         if profile.small_device is not None:
             sizes.append((profile.small_device.max_batched_tokens, profile.small_device.max_sequences))
+        if profile.large_device is not None:
+            sizes.append((profile.large_device.max_batched_tokens, profile.max_sequences))
         assert all(tokens.value - sequences.value >= ROOM for tokens, sequences in sizes), ident
 
 

@@ -37,6 +37,22 @@ SYSTEM_EXCEPTIONS: dict[tuple[str, str], str] = {
         "fabric.scale-out.topology",
     ): "both right: a dragonfly is switched; the levels of the cluster say `dragonfly`",
     ("mi300a-node-4", "fabric.scale-out.topology"): "both right: as frontier-node",
+    ("mi300x-8", "host.ram_gib"): "the table has 2,048; Azure's own page of the size prints 1,850 GiB",
+    **{
+        (name, "local_nvme_gb"): "the table says GB where the provider's own page prints GiB, or TiB of 1,024"
+        for name in (
+            "azure-ndm-a100-v4",
+            "azure-nd-h100-v5",
+            "a10-2",
+            "h100-nvl-pair",
+            "mi300x-8",
+            "gcp-a3-high",
+            "gcp-a3-mega",
+            "gcp-a3-ultra",
+            "gcp-a4",
+            "gb200-tray",
+        )
+    },
     ("aurora-node", "fabric.scale-out.topology"): "both right: as frontier-node",
     **{
         (f"tpu-v7-{one}", "host.rate"): "open: the table has none; ours is that of TPU v6e, assumed, with a range of four"
@@ -52,6 +68,7 @@ INSTANCE_EXCEPTIONS: dict[tuple[str, str], str] = {
     for name in ("g4dn.metal", *(f"{family}.{size}xlarge" for family, sizes in WITH_EFA.items() for size in sizes.split()))
 } | {(one, "commitments"): "read since, in what the provider documents" for one in ("crusoe", "lambda", "nebius")}
 INSTANCE_EXCEPTIONS["gcp", "local_nvme_gb"] = "the table says GB where Google's own page prints GiB: disks of 375 GiB"
+INSTANCE_EXCEPTIONS["azure", "local_nvme_gb"] = "the table says GB where Azure's own pages print GiB, or TiB of 1,024"
 INSTANCE_EXCEPTIONS |= {
     (f"lambda:gpu_1x_{name}", "ram_gib"): "the table has an older catalog's: Lambda's own page of September 2026 says otherwise"
     for name in ("a10", "h100_pcie")
