@@ -77,7 +77,7 @@ def _words(one: LoadedFile, listed: PriceList, library: SpecLibrary) -> Iterator
     """Regions, kinds and units that the provider has."""
     known = regions_of(listed.seller)
     regions = [entry.region for entry in listed.offers]
-    seen: dict[tuple[str, ...], int] = {}
+    seen: dict[tuple[str, str, str, str, bool], int] = {}
     for place, entry in enumerate(steps(listed.offers, "prices and their regions checked")):
         at = ("offers", place)
         lone = regions.count(entry.region) == 1 and len(regions) > _FEWEST and set(regions) == {"any", entry.region}
@@ -105,7 +105,8 @@ def _words(one: LoadedFile, listed: PriceList, library: SpecLibrary) -> Iterator
             message = f"`{entry.kind}`, where its note says `{entry.note}`"
             yield one.bad("spec.price-kind", (*at, "kind"), message, f"write `{told[0]}`, or correct the note")
         if entry.status == "current" and entry.kind not in ("free", "market", "capacity_block"):
-            key = (entry.instance, entry.region, entry.kind, entry.note)  # of another day too: one of them is no longer current
+            # Of another day too, as one of them is no longer current; but a contract stands beside what the provider asks of others.
+            key = (entry.instance, entry.region, entry.kind, entry.note, listed.sources[entry.source].kind == "user")
             first = seen.setdefault(key, place)
             if first != place:
                 line = one.lines.line(("offers", first))

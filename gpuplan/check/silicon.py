@@ -57,6 +57,10 @@ class SiliconArchitecture(Schema):
     others: tuple[str, ...] = ()
     """Compute capabilities of parts whose rates are not in the table."""
 
+    def capabilities(self) -> tuple[str, ...]:
+        """All compute capabilities that the table names."""
+        return tuple(known for named in (*(line.capabilities for line in self.lines), self.others) for known in named)
+
 
 class LinkKind(Schema):
     """A generation of a vendor's link."""
@@ -112,10 +116,18 @@ class Silicon(SpecFile):
     """The slowest instance that has an Elastic Fabric Adapter."""
 
     def capabilities(self, spec: Accelerator) -> tuple[str, ...]:
-        """The compute capabilities of the parts of an accelerator's architecture; nothing where the table leaves any unnamed."""
-        made = [one for one in self.architectures if spec.family in one.families and spec.vendor == one.vendor]
-        lines = [line.capabilities for one in made for line in one.lines]
-        return tuple(known for named in (*lines, *(one.others for one in made)) for known in named) if all(lines) else ()
+        """The compute capabilities of the parts of an accelerator's architecture.
+
+        Nothing where the table leaves any unnamed, and of a part that is newer than all of the vendor's that the table knows: its
+        family is but the one whose kernels stand in for its own.
+        """
+        ours = [one for one in self.architectures if spec.vendor == one.vendor]
+        every = [_version(known) for one in ours for known in one.capabilities()]
+        if spec.compute_capability is not None and every and _version(spec.compute_capability) > max(every):
+            return ()
+        made = [one for one in ours if spec.family in one.families]
+        named = all(line.capabilities for one in made for line in one.lines)
+        return tuple(known for one in made for known in one.capabilities()) if named else ()
 
     def of(self, spec: Accelerator) -> tuple[SiliconArchitecture, PartLine] | None:
         """The architecture and the line that an accelerator belongs to, or None where the table has none or several."""
@@ -137,3 +149,8 @@ class Silicon(SpecFile):
 def silicon() -> Silicon:
     """The table that is shipped."""
     return load_spec(Silicon, shipped_folder() / "rules" / "silicon.yaml")
+
+
+def _version(capability: str) -> tuple[int, ...]:
+    """A compute capability, or the name of a `gfx` target, as numbers to compare."""
+    return tuple(int(part) for part in re.findall(r"\d+", capability))
