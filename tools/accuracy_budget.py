@@ -41,7 +41,8 @@ SERVING_HEAD = """# What `gpuplan accuracy --task inference --by engine --budget
 # that were asked blind have budgets of their own below (`apart` in their files), together and each.
 # Corrected on 2026-11-29: the rows of NIM had been typed with a release that their page does not print, and are below `informed`
 # with it; eight of GPUStack's gpt-oss 120B on one H100 had been marked doubtful for what an estimate said, and are asked; eight of
-# its GLM-4.5-Air have the figures of the page's own table in place of those copied from another page.
+# its GLM-4.5-Air have the figures of the page's own table in place of those copied from another page;
+# vLLM's rows on TPUs are asked with the limits that their pages print, and answered with those that vLLM takes on a TPU.
 # Written by tools/accuracy_budget.py.
 """
 
