@@ -174,7 +174,8 @@ def read_rows(paths: Sequence[Path]) -> list[Row]:
             )
         for file in files:
             try:
-                for number, row in enumerate(while_unchanged("measured runs", file, partial(_rows, file)), start=1):
+                for number, found in enumerate(while_unchanged("measured runs", file, partial(_rows, file)), start=1):
+                    row = found
                     if row.id in rows and row.replaced(set="") != rows[row.id].replaced(set=""):
                         row = row.replaced(id=f"{row.id} ({file.stem}, row {number})", fault="another row has its id")
                     rows.setdefault(row.id, row)
