@@ -1,13 +1,13 @@
 """How many processes run the tests, and what do they share? All cores for the whole of them; few chosen ones stay in this process.
 
-Each shipped file is parsed once in a process, not once a question: that was a third of the time of all tests.
+What is read of the shipped folder is read once in a process, not once a question.
 """
 
 from __future__ import annotations
 
 import os
+from functools import cache
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -26,17 +26,17 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
 
 
 def pytest_configure() -> None:
-    """Catalogs of one process share what they parse of the shipped folder, which no test writes to."""
-    from gpuplan.specs import catalog
+    """Questions of one process that see the shipped folder alone share its catalog: no test writes to that folder."""
+    from gpuplan.specs.catalog import Catalog, shipped_folder
 
-    parsed: dict[tuple[type[Any], Path], Any] = {}
-    shipped, load = catalog.shipped_folder(), catalog.load_spec
+    opened = Catalog.open
 
-    def load_once(cls: type[Any], path: Path) -> Any:
-        if not path.is_relative_to(shipped):
-            return load(cls, path)
-        if (cls, path) not in parsed:
-            parsed[cls, path] = load(cls, path)
-        return parsed[cls, path]
+    @cache
+    def whole(folder: Path, calibrated: bool) -> Catalog:
+        return Catalog([folder], calibrated)
 
-    catalog.load_spec = load_once
+    def open_once(specs: tuple[Path, ...] = (), env: dict[str, str] | None = None, *, calibrated: bool = False) -> Catalog:
+        made, shipped = opened(specs, env, calibrated=calibrated), shipped_folder()
+        return whole(shipped, calibrated) if made.folders == [shipped] else made
+
+    Catalog.open = open_once  # type: ignore[method-assign]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from functools import cached_property
 from math import exp, hypot, inf, log
 from typing import Any, NamedTuple
 
@@ -173,44 +174,54 @@ class _Graph:
         """Places of uncertain leaves, by their names: those that were made anew for each use are one doubt, and swing together."""
         self.below: list[int] = []
         """Which doubts are below a term, as the bits of a number."""
-        self._above: list[list[_Step]] = []
-        """What rests on each doubt."""
+        self._parts: list[tuple[int, ...]] = []
+        """Where the parts of each term stand."""
         self._at: dict[int, int] = {}
         self._named: dict[str, int] = {}
         self._in: list[int] = []
+        """The same as `below` with the doubt that a term itself is."""
         for root in roots:
-            self._append(root)
+            if id(root) not in self._at:
+                self._append(root)
         self._values: list[Num] = [term.value for term in self.order]
 
     def _append(self, term: Term) -> int:
-        """The place of a term, which follows those of its parts."""
-        at = self._at
-        known = at.get(id(term))
-        if known is not None:
-            return known
-        parts = tuple([at[id(part)] if id(part) in at else self._append(part) for _, part in term.args])
-        below = 0
-        for part in parts:
-            below |= self._in[part]
+        """The place of a term that has none yet, which follows those of its parts."""
+        at, inside = self._at, self._in
+        parts, below = [], 0
+        for _, part in term.args:
+            place = at.get(id(part))
+            if place is None:
+                place = self._append(part)
+            parts.append(place)
+            below |= inside[place]
         place = at[id(term)] = len(self.order)
         self.order.append(term)
+        self._parts.append(tuple(parts))
         self.below.append(below)
-        if below and term.formula is not None:
-            step = _Step(place, term.formula.fn, parts, tuple([(key, at[id(part)]) for key, part in term.args]))
-            left = below
-            while left:
-                lowest = left & -left
-                self._above[lowest.bit_length() - 1].append(step)
-                left ^= lowest
         if term.spread is not None:
             doubt = self._named.setdefault(term.name, len(self.doubts))
             if doubt == len(self.doubts):
                 self.doubts.append([])
-                self._above.append([])
             self.doubts[doubt].append(place)
             below |= 1 << doubt
-        self._in.append(below)
+        inside.append(below)
         return place
+
+    @cached_property
+    def _above(self) -> list[list[_Step]]:
+        """What rests on each doubt."""
+        above: list[list[_Step]] = [[] for _ in self.doubts]
+        for place, (term, parts, below) in enumerate(zip(self.order, self._parts, self.below, strict=True)):
+            if below and term.formula is not None:
+                args = tuple([(key, part) for (key, _), part in zip(term.args, parts, strict=True)])
+                step = _Step(place, term.formula.fn, parts, args)
+                left = below
+                while left:
+                    lowest = left & -left
+                    above[lowest.bit_length() - 1].append(step)
+                    left ^= lowest
+        return above
 
     def ends(self, doubt: int, roots: Mapping[str, Term]) -> Iterator[dict[str, Num]]:
         """The roots that an uncertain leaf moves, with the leaf at each of its ends."""

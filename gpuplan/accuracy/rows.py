@@ -17,12 +17,14 @@ from __future__ import annotations
 import re
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, get_args
 
 from gpuplan.errors import Problem, SpecError, UsageError
 from gpuplan.files.json_text import JsonError, parse
 from gpuplan.files.read import SPEC_BYTES, TABLE_BYTES, text_of
+from gpuplan.files.unchanged import while_unchanged
 from gpuplan.record import Record
 from gpuplan.schema import DAY
 from gpuplan.strict_yaml import parse_any
@@ -178,8 +180,8 @@ def read_rows(paths: Sequence[Path]) -> list[Row]:
             )
         for file in files:
             try:
-                for number, data in enumerate(_list(file), start=1):
-                    row = _row(data, file, number)
+                for number, found in enumerate(while_unchanged("measured runs", file, partial(_rows, file)), start=1):
+                    row = found
                     if row.id in rows and row.replaced(set="") != rows[row.id].replaced(set=""):
                         row = row.replaced(id=f"{row.id} ({file.stem}, row {number})", fault="another row has its id")
                     rows.setdefault(row.id, row)
@@ -193,6 +195,11 @@ def read_rows(paths: Sequence[Path]) -> list[Row]:
     if problems:
         raise UsageError(*problems)
     return list(rows.values())
+
+
+def _rows(file: Path) -> tuple[Row, ...]:
+    """The rows of a file; errors as `_list`."""
+    return tuple(_row(data, file, number) for number, data in enumerate(_list(file), start=1))
 
 
 def _list(file: Path) -> Iterator[Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from importlib import import_module
 from typing import Annotated, Any
 
@@ -31,16 +32,20 @@ class Lazy(Group):
         return list(COMMANDS)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """The command of that name, freshly imported, or None."""
-        if cmd_name not in COMMANDS:
-            return None
-        made = get_command(import_module(f"gpuplan.cli.{cmd_name.replace('-', '_')}").app)
-        made.name = cmd_name
-        return made
+        """The command of that name, imported when it is first asked for, or None."""
+        return _command(cmd_name) if cmd_name in COMMANDS else None
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Write the help page without importing a command."""
         formatter.write(group_help("gpuplan COMMAND [options]", INTRODUCTION, COMMANDS, self.get_params(ctx), FOOTER))
+
+
+@cache
+def _command(name: str) -> Any:
+    """The command of a name, made once: it may have some two hundred options."""
+    made = get_command(import_module(f"gpuplan.cli.{name.replace('-', '_')}").app)
+    made.name = name
+    return made
 
 
 def _version(wanted: bool) -> None:

@@ -132,6 +132,16 @@ def training_figures(
     return as_set(TrainingFigures(figures=figures, memory=memory, time=time, bounds=bounds), subject.pins)
 
 
+def peak_and_capacity(subject: Subject, plan: TrainPlan) -> tuple[Term, Term]:
+    """The peak of memory and what there is of it, as `training_figures` has them, without the times; errors as there."""
+    if subject.pins:  # They may be values of any figure, and what nothing comes of is told.
+        figures = training_figures(subject, plan).figures
+        return figures["peak_memory_bytes"], figures["memory_capacity_bytes"]
+    pricer = step_pricer(subject, plan)
+    memory = training_memory(pricer.subject, pricer.plan, pricer.work, pricer.recipe, pricer.leaves)
+    return memory.peak, pricer.subject.hw.memory_capacity
+
+
 def saved_params(subject: Subject, plan: TrainPlan, pricer: StepPricer) -> Term:
     """Parameters that a checkpoint holds with their states: those that are trained, of the whole model.
 

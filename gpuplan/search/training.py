@@ -8,7 +8,7 @@ from gpuplan.estimate.long_run import Run
 from gpuplan.estimate.recipe import training_profile
 from gpuplan.estimate.result import Choice, Estimate
 from gpuplan.estimate.subject import Subject
-from gpuplan.estimate.training import TrainingFigures, training_figures
+from gpuplan.estimate.training import TrainingFigures, peak_and_capacity, training_figures
 from gpuplan.plan.ask import TrainAsk
 from gpuplan.plan.parallelism import REST_ON_DP, Parallelism, require
 from gpuplan.plan.read import said
@@ -259,8 +259,8 @@ def training_fits(found: Best[TrainPlan], subject: Subject) -> bool:
     """Whether a plan fits, also where it is the only one and was not compared with others."""
     if found.looked_at > 1:
         return found.fits
-    figures = training_figures(subject, found.plan).figures
-    return float(figures["peak_memory_bytes"].value) <= float(figures["memory_capacity_bytes"].value)
+    peak, capacity = peak_and_capacity(subject, found.plan)
+    return float(peak.value) <= float(capacity.value)
 
 
 def why_chosen(found: Best[TrainPlan], what: str = "plan") -> str:

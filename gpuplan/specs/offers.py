@@ -133,14 +133,14 @@ def regions_of(catalog: Catalog, provider: str) -> frozenset[str]:
     return catalog.once(("regions", provider), read)
 
 
-def offers_of(instance: Instance, catalog: Catalog) -> list[Offer]:
+def offers_of(instance: Instance, catalog: Catalog, kind: PriceKind | None = None) -> list[Offer]:
     """Every offer of an instance on record, historical and doubtful ones and those that a user's file replaces too.
 
-    Of a provider's files only those that name the instance are parsed.
+    Of a provider's files only those that name the instance are parsed. `kind`: those on one kind of terms.
     """
     made = []
     for prices, entry, rank in _entries_of(instance.provider, instance.name, catalog):
-        made += offers_of_entry(prices, entry, rank, catalog)
+        made += offers_of_entry(prices, entry, rank, catalog, kind)
     return made
 
 
@@ -298,7 +298,7 @@ def in_its_region(instance: Instance, catalog: Catalog, terms: Terms) -> bool:
 
 def offers_on(instance: Instance, catalog: Catalog, terms: Terms) -> list[Offer]:
     """The offers of an instance on some terms; of current ones only the user's own where there are any."""
-    offers = [offer for offer in offers_of(instance, catalog) if terms.allow(offer)]
+    offers = [offer for offer in offers_of(instance, catalog, terms.kind) if terms.allow(offer)]
     own = max((offer.rank for offer in offers), default=0) if terms.on is None else 0
     return [offer for offer in offers if offer.rank >= own and _since(offer, terms.since)]
 
