@@ -5,8 +5,8 @@
 RUNS is a folder of rows as `gpuplan accuracy` reads them, of which those for inference count. Each parameter of `PLAN` is one
 figure of an engine's file, and stands for one thing; it is fitted on what it shows in. Two of three groups of model and accelerator
 are fitted to, the third is held back whole (`gpuplan.accuracy.rows.Row.fitted`). Each parameter starts at what is known without the
-runs and may leave it by a few of its stated widths; rows far from all others count little, and runs of one model on one machine that
-were asked the same, on another day or once more, count as one together.
+runs and may leave it by a few of its stated widths; rows far from all others count little, and runs of one model on one machine
+that were asked the same, on another day or once more, count as one together.
 
 `--leave-out` fits without each group in turn and prints how far off those are: what a new model on a new machine may expect.
 `--check` fails where a figure in a file is not what the fit gives. The term graphs of many runs are evaluated at once, as arrays.
