@@ -5,7 +5,8 @@
 RUNS is a folder of rows as `gpuplan accuracy` reads them, of which those for inference count. Each parameter of `PLAN` is one
 figure of an engine's file, and stands for one thing; it is fitted on what it shows in. Two of three groups of model and accelerator
 are fitted to, the third is held back whole (`gpuplan.accuracy.rows.Row.fitted`). Each parameter starts at what is known without the
-runs and may leave it by a few of its stated widths; rows far from all others count little.
+runs and may leave it by a few of its stated widths; rows far from all others count little, and runs of one model on one machine
+that were asked the same, on another day or once more, count as one together.
 
 `--leave-out` fits without each group in turn and prints how far off those are: what a new model on a new machine may expect.
 `--check` fails where a figure in a file is not what the fit gives. The term graphs of many runs are evaluated at once, as arrays.
@@ -16,6 +17,7 @@ from __future__ import annotations
 
 import argparse
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
@@ -175,6 +177,8 @@ class Runs(NamedTuple):
     groups: tuple[tuple[str, str], ...]
     seen: Any
     """Which of them are fitted to."""
+    weights: Any
+    """What each counts for: the runs that answer one question count as one together."""
 
     def errors(self, values: Mapping[str, float]) -> Any:
         """Logarithm of estimated over measured of each."""
@@ -244,10 +248,12 @@ def runs_of(
 
 
 def _runs(graph: Graph, those: Sequence[tuple[int, Row, float]]) -> Runs:
-    """Runs by their place in a graph."""
+    """Runs by their place in a graph, which those share that were asked the same."""
+    often = Counter((place, row.group) for place, row, _ in those)
     return Runs(
         graph, np.array([one[0] for one in those]), np.array([one[2] for one in those]),
         tuple(row.group for _, row, _ in those), np.array([row.fitted for _, row, _ in those]),
+        np.array([1 / often[place, row.group] for place, row, _ in those]),
     )  # fmt: skip
 
 
@@ -269,7 +275,7 @@ def fit(
         for one in runs:
             counts = np.array([group != left_out for group in one.groups]) & (one.seen | every)
             size = one.errors({leaf(name): value(float(x[0]))})[counts] / NEAR
-            found.append(np.sign(size) * np.sqrt(2 * (np.sqrt(1 + size * size) - 1)))
+            found.append(np.sign(size) * np.sqrt(2 * one.weights[counts] * (np.sqrt(1 + size * size) - 1)))
         return np.concatenate(found)
 
     return value(float(least_squares(far, [0.0], diff_step=1e-2).x[0]))

@@ -9,6 +9,7 @@ from gpuplan.estimate.result import Estimate, Verdict
 from gpuplan.formulas.simulation import simulated_count, simulated_rate, simulated_seconds
 from gpuplan.load.simulate import Simulated, Spread
 from gpuplan.term import Formula, Source, Term
+from gpuplan.units import human
 
 SPREADS = {"ttft": "ttft_s", "tpot": "tpot_s", "itl": "itl_s", "e2e": "e2e_s"}
 """Times that are told with their percentiles, and the figures of the steady state that they are multiples of."""
@@ -97,7 +98,7 @@ def _verdict(answer: Estimate, made: Simulated, *, ends: bool) -> Verdict:
 
 def _notes(made: Simulated, *, over: bool, ends: bool) -> Iterator[Note]:
     """What a reader must know of a simulation."""
-    yield Note("load.simulated", f"{made.requests:,} requests were simulated, over {made.span:,.3g} s of the fleet's time")
+    yield Note("load.simulated", f"{made.requests:,} requests were simulated, over {human(made.span, 's')} of the fleet's time")
     if made.rates is not None and ends:
         words = "minute" if made.rates.window == 60 else "second"
         text = (

@@ -75,7 +75,7 @@ def paired(ask: ServeAsk, library: Library) -> Pair:
     made = together(prompts, answers, links, asked)
     check_memory(made)
     if asked.rate is not None:
-        _keeps(made, float(asked.rate.value))
+        _keeps(made, float(asked.rate.value), prompts, answers)
     answer = _answer(ask, made, write, read, prompts, answers, (*write.chosen, *chosen))
     if asked.rate is not None:
         answer = answer.replaced(filled=("prefill_utilization", "decode_utilization"))
@@ -198,14 +198,18 @@ def _with(side: Side, workers: float) -> Side:
     return side.replaced(workers=Term("plan.workers", float(workers), "1", _CHOSEN))
 
 
-def _keeps(made: Together, rate: float) -> None:
-    """Refuse a rate that one of the sides does not keep; errors as `answer_disaggregated`."""
-    for name, words in (("prefill_utilization", "read prompts"), ("decode_utilization", "write answers")):
-        busy = float(made.figures[name].value)
-        if busy >= 1.0:
-            what = f"{rate:g} requests/s are more than the workers keep that {words}: {rate / busy:.4g} at most"
-            flag = "--prefill-workers" if name.startswith("prefill") else "--decode-workers"
-            raise InfeasibleError(Problem("disaggregated.rate", what, f"use more {flag}, or a lower --rate"))
+def _keeps(made: Together, rate: float, prompts: Side, answers: Side) -> None:
+    """Refuse a rate that one of the sides does not keep, with how many workers would; errors as `answer_disaggregated`."""
+    sides = (("prefill", "read prompts", prompts), ("decode", "write answers", answers))
+    busy = {name: float(made.figures[f"{name}_utilization"].value) for name, _, _ in sides}
+    over = [one for one in sides if busy[one[0]] >= 1.0]
+    if over:
+        kept = " and ".join(f"{rate / busy[name]:.4g} at most of those that {words}" for name, words, _ in over)
+        what = f"{rate:,g} requests/s are more than the workers keep: {kept}"
+        enough = " ".join(f"--{name}-workers {ceil(float(one.workers.value) * busy[name] / BUSY)}" for name, _, one in over)
+        raise InfeasibleError(
+            Problem("disaggregated.rate", what, f"`{enough}` would keep it at {BUSY:.0%} of their time, or a lower --rate")
+        )
 
 
 def _answer(

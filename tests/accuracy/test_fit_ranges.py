@@ -60,6 +60,16 @@ def test_ranges_become_no_wider_than_helps_anybody() -> None:
     assert fit(points(others=1.0), DECODE) == Range(NARROW, NARROW), "nothing that the factor could give is left"
 
 
+def test_a_part_that_no_ends_hold_leaves_the_others_theirs() -> None:
+    """A benchmark far off everything held the other rows at what the least wide pair happened to hold of them."""
+    near, far = points(), points(count=40, sources=("c",))
+    far = far._replace(shown=np.array(["far"] * 40), off=np.where(np.arange(40) % 4 == 0, 0.0, 5.0))
+    both = joined([near, far])
+    found = fit(both, DECODE)
+    assert near.held(*found).mean() >= SHARE - 0.02
+    assert np.median(np.exp(both.wide(*found))) <= DECODE.widest
+
+
 def test_a_source_that_differs_is_left_out_by_the_others() -> None:
     near, far = points(), points(count=40, sources=("c",))
     both = joined([near, far._replace(off=far.off + 0.6)])

@@ -8,7 +8,22 @@ import pytest
 from gpuplan.accuracy.rows import Row, packaged, read_rows
 from gpuplan.plan.ask_serving import ServeAsk
 from gpuplan.search.library import Library
-from tools.fit_serving import CLOSE, PLAN, RATES, Priced, Runs, errors_of, fit, in_file, leaf, runs_of
+from gpuplan.term import Source, Term, total
+from tools.fit_serving import (
+    CLOSE,
+    PLAN,
+    RATES,
+    Graph,
+    Parameter,
+    Priced,
+    Runs,
+    _runs,
+    errors_of,
+    fit,
+    in_file,
+    leaf,
+    runs_of,
+)
 
 
 @pytest.fixture(scope="module")
@@ -57,9 +72,7 @@ def test_the_fit_finds_the_value_that_made_the_rows(
     parameter = PLAN[engine][name]
     runs = priced(engine, name, published, library)
     hidden = parameter.start * factor
-    made = [
-        Runs(one.graph, one.places, one.measured * np.exp(one.errors({leaf(name): hidden})), one.groups, one.seen) for one in runs
-    ]
+    made = [one._replace(measured=one.measured * np.exp(one.errors({leaf(name): hidden}))) for one in runs]
     found = fit(made, name, parameter)
     # What is known without the runs counts as one more row: where the accelerator is busy for longer in all but a few rows, so that
     # those do not show the value, the fit stays between both.
@@ -67,3 +80,17 @@ def test_the_fit_finds_the_value_that_made_the_rows(
     assert found == pytest.approx(hidden, rel=0.05 if felt >= 5 else 0.1)
     assert min(hidden, parameter.start) * 0.95 < found < max(hidden, parameter.start) * 1.05
     assert float(np.median(np.abs(errors_of(made, name, found, lambda run: run.seen)))) < 0.005
+
+
+def test_a_question_that_was_asked_twice_counts_once() -> None:
+    """However often a run is repeated, the fit is that of one of each."""
+    host = Term("engine.host", 1e-3, "s", Source("user", "a test"))
+    busy = Term("busy", np.array([1e-3, 2e-3, 8e-3]), "s", Source("user", "a test"))
+    graph = Graph(total("tpot", {"host": host, "busy": busy}), ["engine.host"])
+    parameter = Parameter(1e-3, 1.0, "tpot_s", (), "a test")
+    row = next(iter(read_rows([packaged()])))
+    of_group = [row.replaced(model={"id": name, "name": name}) for name in ("a", "b", "c")]
+    each = [(place, one, measured) for place, (one, measured) in enumerate(zip(of_group, (2e-3, 3.5e-3, 11e-3), strict=True))]
+    once, often = (_runs(graph, those)._replace(seen=np.ones(len(those), bool)) for those in (each, each + 5 * [each[2]]))
+    assert often.weights.sum() == pytest.approx(3.0)
+    assert fit([often], "host", parameter) == pytest.approx(fit([once], "host", parameter), rel=1e-6)
