@@ -7,7 +7,7 @@ from math import gcd, isqrt
 from typing import Any
 
 from gpuplan.errors import PlanError, Problem
-from gpuplan.num import Num, all_true, is_array, maximum, where
+from gpuplan.num import Num, all_true, any_true, is_array, maximum, where
 from gpuplan.plan.words import ContextKind, Schedule
 from gpuplan.record import Record
 
@@ -84,10 +84,15 @@ def require(rules: Iterable[Rule], without: Collection[str] = ()) -> None:
 
 
 def mask(rules: Iterable[Rule]) -> Any:
-    """Which candidates of a grid break no rule: the conjunction of all rules, as an array of truth values."""
+    """Which candidates of a grid break no rule: the conjunction of all rules, as an array of truth values.
+
+    Rules of few axes first: what they leave none of is not looked at along the others.
+    """
     legal: Any = True
-    for rule in rules:
-        legal = legal & rule.holds
+    for holds in sorted((rule.holds for rule in rules), key=lambda one: getattr(one, "size", 1)):
+        legal = legal & holds
+        if not any_true(legal):
+            return legal
     return legal
 
 

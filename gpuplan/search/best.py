@@ -70,17 +70,19 @@ def best_of(space: Space[P], judged: Iterable[Judged[P]], looked_at: int = 0) ->
     return Best(space.at(index), fitting > 0, looked_at, fitting, keys)
 
 
+def some_legal(space: Space[P], most: int, *, few: int = FEW) -> list[P]:
+    """As many legal plans of a space, or all where there are fewer: at a glance, without comparing them."""
+    if space.size <= few:
+        return [plan for _, plan in islice(space.singles(), most)]
+    from gpuplan.search.mesh import some
+
+    return [space.at(index) for index in some(space, most)]
+
+
 def only(space: Space[P], *, few: int = FEW) -> P | None:
     """The one legal plan of a space where there is exactly one, which then needs no comparing."""
-    if space.size > few:
-        from gpuplan.search.mesh import several
-
-        if several(space):
-            return None  # as nearly always: seen at a glance
-    found = list(islice(candidates(space, few), 2))
-    if len(found) != 1 or found[0].count(True) != 1:
-        return None
-    return space.at(found[0].least(())[1])
+    found = some_legal(space, 2, few=few)
+    return found[0] if len(found) == 1 else None
 
 
 def candidates(space: Space[P], few: int = FEW) -> Iterator[Part[P]]:

@@ -212,15 +212,20 @@ def parts(space: Space[P]) -> Iterator[Many[P]]:
             yield Many.listed(space, number, case, columns)
 
 
-def several(space: Space[P]) -> bool:
-    """Whether a space has more than one legal candidate."""
-    whole, found = Block.whole(space.axes), 0
-    for case in space.every_case():
+def some(space: Space[P], most: int) -> list[Index]:
+    """The places of as many legal candidates of a space, or of all where there are fewer."""
+    whole, found = Block.whole(space.axes), list[Index]()
+    for number, case in enumerate(space.every_case()):
         for cut in whole.pieces(MASKED):
-            found += int(np.count_nonzero(legality(space, case, whole.cut(cut))))
-            if found > 1:
-                return True
-    return False
+            block = whole.cut(cut)
+            legal = legality(space, case, block)
+            if legal.any():
+                columns = block.listed(legal)
+                places = zip(*(columns[name][: most - len(found)].tolist() for name in space.axes), strict=True)
+                found += [(number, *one) for one in places]
+            if len(found) == most:
+                return found
+    return found
 
 
 def divided(block: Block, legal: Mask) -> Iterator[tuple[Block, Mask]]:

@@ -15,7 +15,7 @@ from gpuplan.plan.read import said
 from gpuplan.plan.train import Manner, TrainPlan
 from gpuplan.plan.words import Offload, Schedule
 from gpuplan.record import Record
-from gpuplan.search.best import Best, only
+from gpuplan.search.best import Best, some_legal
 from gpuplan.search.best_on_each import Foreseen, best_plan, place_of
 from gpuplan.search.habits import Habits, is_described, looked_up, piped_as_trained, precision_notes
 from gpuplan.search.idle import idle_notes
@@ -313,10 +313,10 @@ def chosen_plan(
     known = None if foreseen is None else foreseen.get(place_of(subject, space))
     if known is not None:
         return known
-    alone = only(space)
-    if alone is not None:
-        return Best(alone, fits=True, looked_at=1, fitting=1)  # Whether it fits is seen when it is estimated.
-    found = best_plan(subject, space, roughly=roughly, trail=trail)
+    legal = some_legal(space, 2)
+    if len(legal) == 1:
+        return Best(legal[0], fits=True, looked_at=1, fitting=1)  # Whether it fits is seen when it is estimated.
+    found = best_plan(subject, space, roughly=roughly, trail=trail) if legal else None
     if found is not None:
         return found
     plan, ranks = _user_plan(ask, space), subject.hw.count
