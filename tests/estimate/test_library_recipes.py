@@ -47,9 +47,9 @@ def test_activation_and_product_apart_keep_an_inner_width_more() -> None:
     # A layer, by hand: norms 4 x 2048; queries and keys before and behind their norms 2 x 3072, values 1024, output 2048;
     # gate, up, the activation's result and the product 4 x 6144; all in 16 bits. Statistics of attention are 4 bytes a head.
     wide = 4 * 2048 + 2 * 3072 + 1024 + 2048 + 4 * 6144
-    assert term(asked(), "memory.activations.block") == 28 * TOKENS * (2 * wide + 4 * 16)
+    assert term(asked(), "memory.activations.layer") == 28 * TOKENS * (2 * wide + 4 * 16)
     fused = wide - 6144
-    assert term(asked(SCRIPTS), "memory.activations.block") == 28 * TOKENS * (2 * fused + 4 * 16)
+    assert term(asked(SCRIPTS), "memory.activations.layer") == 28 * TOKENS * (2 * fused + 4 * 16)
 
 
 def test_gradients_are_kept_in_fp32() -> None:
@@ -76,7 +76,12 @@ def test_offloading_leaves_what_operators_of_pytorch_keep() -> None:
 
 @pytest.mark.parametrize(
     ("model", "engine", "taken"),
-    [("qwen3-32b", RECIPES, "full"), ("qwen3-30b-a3b", RECIPES, "full"), ("qwen3-8b", RECIPES, None), ("qwen3-32b", SCRIPTS, "none")],
+    [
+        ("qwen3-32b", RECIPES, "full"),
+        ("qwen3-30b-a3b", RECIPES, "full"),
+        ("qwen3-8b", RECIPES, None),
+        ("qwen3-32b", SCRIPTS, "none"),
+    ],
 )
 def test_what_is_run_again_is_as_the_recipe_of_the_model_says(model: str, engine: str, taken: str | None) -> None:
     made = asked(engine, model, tp=4, pp=2, micro_batch=1, global_batch=64, recompute=None)
