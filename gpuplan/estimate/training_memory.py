@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from gpuplan.estimate.activations_left import left_here
 from gpuplan.estimate.kept_free import KEPT_FREE, kept_free
 from gpuplan.estimate.moments import BOTH_ENDS, frees_shards, layer_bytes, other_moments, transient_bytes
 from gpuplan.estimate.pricing import alone
 from gpuplan.estimate.recipe import RecipeTerms, training_profile
-from gpuplan.estimate.share_of_layers import share_of_layers, share_recomputed
+from gpuplan.estimate.share_of_layers import share_recomputed
 from gpuplan.estimate.stand_ins import stand_in_bytes
 from gpuplan.estimate.subject import Subject
 from gpuplan.formulas.basic import difference, lesser_bytes, product, repeated_bytes, share, smaller
@@ -425,29 +426,5 @@ def _activations(at: str, subject: Subject, plan: TrainPlan, work: TrainingWork,
         # One layer's results are on their way out or back in while the next one is computed.
         one = total(f"{at}.activations.with_passing", {"kept": one, "passing": greatest(f"{at}.activations.passing", hosted)})
     if "activations" in plan.saving.offload:
-        return _offloaded(at, subject, plan, work, stage, one)
+        return left_here(at, subject, plan, work, stage, one)
     return repeated_bytes.term(f"{at}.activations", count=stage.in_flight, size=one)
-
-
-def _offloaded(at: str, subject: Subject, plan: TrainPlan, work: TrainingWork, stage: Stage, one: Term) -> Term:
-    """What stays of the activations of a micro-batch (`one`) where those of some layers, or of all, wait with the host."""
-    passing = greatest(f"{at}.activations.passing", {key: block.saved for key, block in work.blocks.items()})
-    layers, stays = plan.saving.offload_layers, dict[str, Term]()
-    share = ONE if layers is None else share_of_layers(f"{at}.activations", subject, "offload_layers", layers, stage)
-    if layers is not None:
-        stay = difference.term(f"{at}.activations.stay", whole=ONE, part=share)
-        stays["layers"] = repeated_bytes.term(f"{at}.activations.of_layers_that_stay", count=stay, size=one)
-    plain = {key: block.of_operators for key, block in work.blocks.items() if block.of_operators is not None}
-    if plain and training_profile(subject.engine).offloaded == "of-modules":
-        name = f"{at}.activations.of_operators"
-        whole = total(
-            f"{name}.of_all",
-            {key: repeated_bytes.term(f"{name}.{key}", count=stage.layers[key], size=size) for key, size in plain.items()},
-        )
-        stays["operators"] = repeated_bytes.term(name, count=share, size=whole)
-    if not stays:
-        return replace(passing, name=f"{at}.activations")
-    flying = repeated_bytes.term(
-        f"{at}.activations.in_flight", count=stage.in_flight, size=total(f"{at}.activations.that_stay", stays)
-    )
-    return total(f"{at}.activations", {"here": flying, "passing": passing})

@@ -276,25 +276,21 @@ class KeptTensors(Record, kw_only=True):
         widths |= {str(one.result): one.width for one in _of(tensors, ("context", "inner"))}
         return self.bytes(at, total(f"{at}.widths", widths))
 
-    def of_operators(self, key: str, program: LayerProgram) -> Term | None:
-        """What operators keep that are no part of the engine's modules; None: nothing.
+    def of_operators(self, key: str, program: LayerProgram, recompute: Recompute, named: Collection[str] = ()) -> Term | None:
+        """What operators keep that are no part of the engine's modules, under a kind of recomputation; None: nothing.
 
         Of activation and gating apart that is what they read, the activation's result among it; norms of heads keep their input.
         """
-        at = f"activations.{key}.of_operators"
-        widths: dict[str, Term] = {}
+        if recompute not in ("none", "selective"):
+            return None
+        at, widths = f"activations.{key}.of_operators", dict[str, Term]()
         if self.habits.normed is not None:
-            tensors = [one for one in program.within(MIXERS).tensors if one.normed]
-            widths |= {
-                f"{one.part.value}.{one.result}": self.leaves.times(
-                    f"{at}.{one.part.value}.{one.result}", self.habits.normed, one.width
-                )
-                for one in tensors
-            }
-        if self.habits.gate is not None:
-            for one in program.within((Part.CHANNELS,)).tensors:
-                if one.multiplied or one.result in UNREAD:
-                    continue
+            for one in (one for one in program.within(MIXERS).tensors if one.normed):
+                name = f"{one.part.value}.{one.result}"
+                widths[name] = self.leaves.times(f"{at}.{name}", self.habits.normed, one.width)
+        modules = run_again(recompute, named, latents=bool(program.of(Role.KEY_VALUE_UP).ops), scores=self.eager)
+        if self.habits.gate is not None and "mlp" not in modules:
+            for one in (one for one in program.within((Part.CHANNELS,)).tensors if not one.multiplied and one.result not in UNREAD):
                 widths[str(one.result)] = self.leaves.times(f"{at}.{one.result}", self.habits.gate, one.width)
                 if one.result == "gate":
                     widths["activated"] = self.leaves.times(f"{at}.activated", self.habits.gate, one.width)

@@ -213,7 +213,7 @@ def training_work(
             kept=total(f"activations.{key}", kept),
             recomputed_kept=keeper.saved(key, block, program, kept, plan.recompute, plan.saving.recompute_modules),
             working=keeper.working(key, program), multiplied=keeper.multiplied(key, block, program),
-            of_operators=keeper.of_operators(key, program),
+            of_operators=keeper.of_operators(key, program, plan.recompute, plan.saving.recompute_modules),
             norms=block.norms, adapters=adapters, norm_width=keeper.norm_width(key),
         )  # fmt: skip
         blocks[key] = made if named is None else _named_results(made, named, key)

@@ -14,7 +14,7 @@ from gpuplan.accuracy.compare import Point
 from gpuplan.accuracy.judge import Judged, Judgement, Ran, judge, training_question
 from gpuplan.accuracy.report import report
 from gpuplan.accuracy.rows import Row, Skip, read_rows
-from gpuplan.cli.accuracy_run import answers, wanted_rows
+from gpuplan.cli.accuracy_run import answers, over_budget, wanted_rows
 from gpuplan.errors import GpuplanError, UsageError
 from gpuplan.plan.ask import TrainAsk
 from gpuplan.render.accuracy import table
@@ -519,6 +519,38 @@ def test_both_figures_are_reported_and_budgeted(tmp_path: Path) -> None:
     for one in (made, made["informed"]):
         assert one["metrics"]["throughput"]["rows"] == one["groups"][0]["throughput"]["rows"] == 1
     assert f"{made['informed']['metrics']['throughput']['mean_ape']:.1%}" in table(made, worst=0, markdown=False)
+
+
+def test_sources_that_were_asked_blind_are_told_and_budgeted_apart(tmp_path: Path) -> None:
+    (tmp_path / "later.yaml").write_text(
+        yaml.safe_dump({"blind": "2026-11-29", "rows": [changed(id="new", measured={"tokens_per_s_per_accelerator": 5000.0})]}),
+        encoding="utf-8",
+    )
+    rows = read_rows([written(tmp_path, LLAMA), tmp_path / "later.yaml"])
+    assert [row.blind for row in rows] == ["", "2026-11-29"]
+    made = report(judge_all(rows))
+    known, new = made["sources"]
+    assert (known["key"], new["key"]) == ("established sources", "sources asked blind on 2026-11-29")
+    assert (known["throughput"]["rows"], new["throughput"]["rows"], made["metrics"]["throughput"]["rows"]) == (1, 1, 2)
+    close, far = known["throughput"]["median_ape"], new["throughput"]["median_ape"]
+    assert close < made["metrics"]["throughput"]["median_ape"] < far
+    # A bound over what was there before is not touched by what comes in.
+    bound = {"throughput": {"median_ape": close + 0.01, "rows": 1}}
+    assert over_budget(made, {"established sources": bound, "informed: established sources": bound}) == 0
+    assert over_budget(made, {new["key"]: bound}) == over_budget(made, {"all": bound}) == 4
+
+
+def test_a_day_on_which_a_source_was_asked_blind_is_a_day(tmp_path: Path) -> None:
+    (tmp_path / "later.yaml").write_text(yaml.safe_dump({"blind": "yesterday", "rows": [LLAMA]}), encoding="utf-8")
+    (row,) = read_rows([tmp_path / "later.yaml"])
+    assert row.fault == "`blind` is `yesterday`, where a day such as 2026-11-29 is wanted"
+
+
+def test_no_published_run_of_a_budget_is_in_two_of_its_ages() -> None:
+    rows = [row for row in wanted_rows(None, "training") if not row.fault]
+    blind = {row.set for row in rows if row.blind}
+    assert blind == {"long-context", "nebius-qwen3", "poc-torchtitan", "rtx5090-fp8", "scaletorch", "vectorlm"}
+    assert all(row.blind and row.unseen for row in rows if row.set in blind)
 
 
 def test_a_row_without_a_batch_or_length_is_asked_without_them(tmp_path: Path) -> None:
