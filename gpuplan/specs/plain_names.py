@@ -75,7 +75,15 @@ def known_as(name: str, catalog: Catalog) -> str | None:
         if nearest(one):
             return one
     spelled = (other for one in (name, *plain_names(name)) for other in respelled(one))
-    return next((part for one in spelled if (part := _part_of(one, catalog)) is not None), None)
+    parts = (part for one in spelled if (part := _part_of(one, catalog)) is not None)
+    return next((part for part in parts if not _of_another(part, name, catalog)), None)
+
+
+def _of_another(part: str, name: str, catalog: Catalog) -> bool:
+    """Whether a part is not of the maker that a name begins with: `NVIDIA 580` is a driver, and no card of AMD's."""
+    maker = next((one for one in ("nvidia", "amd", "intel") if re.match(rf"{one}\b", name.strip(), re.IGNORECASE)), None)
+    found = [part] if part in catalog.paths("accelerators") else catalog.names("accelerators").get(part, [])
+    return maker is not None and any(catalog.paths("accelerators")[one].parent.name != maker for one in found)
 
 
 def respelled(name: str) -> Iterator[str]:
