@@ -75,6 +75,8 @@ def known_as(name: str, catalog: Catalog) -> str | None:
         if nearest(one):
             return one
     spelled = (other for one in (name, *plain_names(name)) for other in respelled(one))
+    if told := next((one for one in respelled(name) if nearest(one)), ""):
+        return told
     parts = (part for one in spelled if (part := _part_of(one, catalog)) is not None)
     return next((part for part in parts if not _of_another(part, name, catalog)), None)
 
@@ -100,6 +102,7 @@ def respelled(name: str) -> Iterator[str]:
     spelled = re.sub(r"(?<=-)(\d+)g$", r"\1gb", spelled)
     spelled = re.sub(r"^(gtx|rtx|rx)(?=\d|pro|a\d)", r"\1-", spelled)
     spelled = re.sub(r"(?<=-pro)(?=\d{4})|(?<=\d{4})(?=ada(?:-|$))|(?<=\d)(?=(?:nvl|pcie)(?:-|$))", "-", spelled)
+    spelled = re.sub(r"^p(?=[1-6]\d00$)", "quadro-p", spelled)
     spelled = re.sub(r"^q-rtx-", "quadro-rtx-", re.sub(r"^pro-w(?=\d)", "radeon-pro-w", spelled))
     spelled = re.sub(r"-hbm\d?e?(?=-|$)", "", re.sub(r"-maxq(?=-|$)", "-max-q", spelled))
     spelled = re.sub(r"(?<=\d)(ti|super|xtx|xt|gre)(?=-|$)", r"-\1", spelled)
