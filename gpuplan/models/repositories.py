@@ -80,6 +80,8 @@ def card_by_name(repository: str, why: str, extra_dirs: Sequence[Path] = ()) -> 
     `why` says in the card's note why the files were not looked at.
     """
     owner, _, name = repository.rpartition("/")
+    if is_apart(repository):
+        return None
     for pattern, rule, title in rules():
         found = pattern.match(name)
         if found is None or (rule.owners and owner.lower() not in rule.owners):
@@ -158,8 +160,6 @@ def _named(repository: str, why: str, extra_dirs: Sequence[Path]) -> ModelCard |
     from gpuplan.models.catalog import find, names
 
     owner, _, name = repository.rpartition("/")
-    if is_apart(repository):
-        return None
     card = None if owner or not name else _of_names(repository, extra_dirs)
     if owner and name:
         same = next((one for one in names(extra_dirs) if one.rpartition("/")[2] == name.lower()), None)
