@@ -109,7 +109,7 @@ def respelled(name: str) -> Iterator[str]:
     spelled = re.sub(r"^((?:[gr]tx-)?(?:16|20|[345]0)\d0)s(-ti)?(?=-|$)", r"\1\2-super", spelled)
     if re.match(r"\d{3,4}(?:-|$)", spelled):
         yield from (f"{line}{spelled}" for line in ("", "rtx-", "gtx-", "rx-"))
-    elif spelled != named or re.match(r"(?:gtx|rtx|rx|m\d)-", spelled):
+    elif spelled != named or re.match(r"(?:gtx|rtx|rx|m\d)-", spelled) or re.search(r"-(?:pcie|sxm|oam|nvl)(?:-\d+gb)?$", spelled):
         yield spelled
 
 
@@ -119,7 +119,7 @@ def _is_known(name: str, catalog: Catalog) -> bool:
 
 
 def _part_of(name: str, catalog: Catalog) -> str | None:
-    """The name that the catalog has of a part: as it stands, or without the memory and the form where they are what the part has."""
+    """The name that the catalog has of a part: as it stands, or without a memory and a form that are those of the part."""
     if _is_known(name, catalog):
         return name
     formed = re.fullmatch(r"(.+?)-(pcie|sxm|oam|nvl)(-\d+gb)?", name)

@@ -398,11 +398,15 @@ def by_beginning(text: str, units: int, name: str, catalog: Catalog) -> Target:
         return make(text, units, name, catalog)
     if problems:
         raise UsageError(*(problem for error in problems for problem in error.problems))
+    return _by_its_words(text, units, name, catalog)
+
+
+def _by_its_words(text: str, units: int, name: str, catalog: Catalog) -> Target:
+    """What the words of a name mean that nothing begins with: a chip's part, a maker's spelling, a seller's machine."""
     # The tables are read where a name is not known.
     from gpuplan.specs.kinds_of_parts import nearest
     from gpuplan.specs.plain_names import bracketed, respelled
-    from gpuplan.specs.read_names import bare, reading
-    from gpuplan.specs.several_parts import alternatives, several_parts
+    from gpuplan.specs.read_names import bare
 
     inside = bracketed(name)
     if inside is not None:
@@ -425,6 +429,18 @@ def by_beginning(text: str, units: int, name: str, catalog: Catalog) -> Target:
         taken = Note("target.taken-as", f"`{name}` was taken as `{instance.qualified_name}`", "")
         target = _of_instance(text, units, instance, catalog)
         return target.replaced(notes=(taken, *target.notes))
+    return _by_less_of_it(text, units, name, what, catalog)
+
+
+def _by_less_of_it(text: str, units: int, name: str, what: str, catalog: Catalog) -> Target:
+    """What a part of a name means, or the error, `what`, with what comes nearest."""
+    from difflib import get_close_matches
+
+    from gpuplan.specs.kinds_of_parts import nearest
+    from gpuplan.specs.plain_names import known_as
+    from gpuplan.specs.read_names import reading
+    from gpuplan.specs.several_parts import alternatives, several_parts
+
     if near := nearest(name):
         raise UnknownError(Problem("target.unknown-name", what, near))
     several = alternatives(name)
@@ -436,10 +452,6 @@ def by_beginning(text: str, units: int, name: str, catalog: Catalog) -> Target:
     )
     if found is not None and found.count is not None:
         raise UnknownError(Problem("target.unknown-name", what, said))
-    from difflib import get_close_matches
-
-    from gpuplan.specs.plain_names import known_as
-
     plain = known_as(name, catalog)
     if plain is not None:
         exact = any(_exact(kind, key(plain), catalog) for kind in ("accelerators", "systems"))
