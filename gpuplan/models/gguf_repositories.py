@@ -23,6 +23,8 @@ USUAL = "q4_k_m"
 _PIECE = re.compile(r"-\d{5}-of-\d{5}$")
 _QUANTISED = re.compile(r"[-_]((?:ud-)?i?q\d\w*)$", re.IGNORECASE)
 """Types that only GGUF files have, behind a name; plain ones (`-bf16`) say nothing of a file."""
+_HYPHENS = re.compile(r"[-_]i?q\d-(?:k|0|1|nl|xxs|xs|s|m)(?:-(?:s|m|l|xl))?$", re.IGNORECASE)
+"""A type with hyphens, as places spell it that have no underscores in names: `q4-k-m`."""
 _DYNAMIC = re.compile(r"^ud-", re.IGNORECASE)
 """Types of Unsloth's, each after the plain type that it is near (`UD-Q4_K_XL`): which bits a tensor has is in the file alone."""
 _ENDS = re.compile(r"[-_.](?:i1[-_.])?gguf$", re.IGNORECASE)
@@ -70,7 +72,7 @@ def card_of_typed_name(name: str, extra_dirs: Sequence[Path] = ()) -> ModelCard 
     >>> card_of_typed_name("qwen3-8b-q4_k_m").weights.method, card_of_typed_name("qwen3-8b-awq")
     ('q4_k_m', None)
     """
-    plain = "-".join(name.replace("@", " ").split())
+    plain = _HYPHENS.sub(lambda found: found[0][0] + found[0][1:].replace("-", "_"), "-".join(name.replace("@", " ").split()))
     found = _QUANTISED.search(plain)
     if found is None:
         return None

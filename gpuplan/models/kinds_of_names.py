@@ -108,12 +108,12 @@ def nearest(name: str) -> str:
 
 
 def is_apart(name: str) -> bool:
-    """Whether an entry of `near` names a repository whole, so that its name means another model than it does elsewhere.
+    """Whether an entry of `near` has the very name, so that it means another model than one with other words of tuning does.
 
     >>> is_apart("openbmb/MiniCPM-V"), is_apart("minicpm-v")
     (True, False)
     """
-    return "/" in name and any(_fits(name, one.names, whole=True) for one in table().near)
+    return any(_fits(name, one.names, whole=True) for one in table().near)
 
 
 def of_its_size(name: str) -> str:

@@ -262,6 +262,7 @@ def _by_name(name: str, made: Name, size: str, extra_dirs: Sequence[Path]) -> Mo
     near = nearest(sized)
     if entry is not None and made.of_library:
         near += ("; " if near else "") + f"known are {', '.join(f'`{made.model}:{one}`' for one in entry.sizes)}"
-    near = near or of_its_family(made.model, card_names(extra_dirs)) or did_you_mean(f"{made.model}:{size or 'latest'}".lower(), known)
+    near = near or of_its_family(made.model, card_names(extra_dirs))
+    near = near or did_you_mean(f"{made.model}:{size or 'latest'}".lower(), known)
     hint = (near or "gpuplan knows some of Ollama's library") + "; any other: pull it, or give its GGUF file or config.json"
     raise UnknownError(Problem("model.unknown", f"no model named `{name}` is known", hint))

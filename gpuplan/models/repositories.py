@@ -80,6 +80,8 @@ def card_by_name(repository: str, why: str, extra_dirs: Sequence[Path] = ()) -> 
     `why` says in the card's note why the files were not looked at.
     """
     owner, _, name = repository.rpartition("/")
+    if is_apart(repository):
+        return None
     for pattern, rule, title in rules():
         found = pattern.match(name)
         if found is None or (rule.owners and owner.lower() not in rule.owners):
@@ -94,7 +96,8 @@ def card_by_name(repository: str, why: str, extra_dirs: Sequence[Path] = ()) -> 
             continue
         bits = next((int(one) for one in found.groups()[1:] if one), None)
         return _stored(card, rule, bits, f"{why}: ", title, owner)
-    plain = _listed(repository, why, extra_dirs) or _tuned(owner, name, why, extra_dirs) or _named(repository, why, extra_dirs)
+    first = _named if _has_its_name(repository, extra_dirs) else _listed  # An entry of the table knows more than words of tuning.
+    plain = first(repository, why, extra_dirs) or _tuned(owner, name, why, extra_dirs) or _named(repository, why, extra_dirs)
     if plain is None or of_another_size(repository, plain.id):
         return None
     unread = _QUANTISED.search(name)
@@ -104,12 +107,17 @@ def card_by_name(repository: str, why: str, extra_dirs: Sequence[Path] = ()) -> 
     return plain.replaced(notes=(*plain.notes, said))
 
 
-def _listed(repository: str, why: str, extra_dirs: Sequence[Path]) -> ModelCard | None:
-    """The card that the table says a repository is built as, unless a card has its very name: an entry knows more than a date."""
+def _has_its_name(repository: str, extra_dirs: Sequence[Path]) -> bool:
+    """Whether a card of another owner, or of none, is called just so."""
     from gpuplan.models.catalog import names
 
     tail = repository.rpartition("/")[2].lower()
-    like = None if any(one.rpartition("/")[2] == tail for one in names(extra_dirs)) else built_like(repository)
+    return any(one.rpartition("/")[2] == tail and one != repository.lower() for one in names(extra_dirs))
+
+
+def _listed(repository: str, why: str, extra_dirs: Sequence[Path]) -> ModelCard | None:
+    """The card that the table says a repository is built as; None: the table does not have it."""
+    like = built_like(repository)
     return None if like is None else like_card(like, why, extra_dirs)
 
 
@@ -158,8 +166,6 @@ def _named(repository: str, why: str, extra_dirs: Sequence[Path]) -> ModelCard |
     from gpuplan.models.catalog import find, names
 
     owner, _, name = repository.rpartition("/")
-    if is_apart(repository):
-        return None
     card = None if owner or not name else _of_names(repository, extra_dirs)
     if owner and name:
         same = next((one for one in names(extra_dirs) if one.rpartition("/")[2] == name.lower()), None)
@@ -310,7 +316,10 @@ def of_its_family(name: str, known: Sequence[str]) -> str:
             of = float(size[1]) * (1e-3 if size[2] == "m" else 1.0)
             sizes[of] = min(short, sizes.get(of, short), key=len)
     some = [f"`{sizes[one]}`" for one in sorted(sizes)][:_MOST_SIZES]
-    return f"the name says no size: name one: {' or '.join([', '.join(some[:-1]), some[-1]] if len(some) > 1 else some)}" if some else ""
+    if not some:
+        return ""
+    told = " or ".join([", ".join(some[:-1]), some[-1]] if len(some) > 1 else some)
+    return f"the name says no size: name one: {told}"
 
 
 @lru_cache(8192)

@@ -14,6 +14,12 @@ _PLACE = re.compile(
 """Parts of a name that are a provider's own shelves."""
 _ROUTED = re.compile(r"(?<=\w):(?:free|nitro|floor|online|exacto|extended|beta)$", re.IGNORECASE)
 """How OpenRouter is asked to serve a model (https://openrouter.ai/docs/guides/routing/model-variants)."""
+_ROUTER = re.compile(
+    r"^(?:ollama(?:_chat)?|hosted_vllm|lm_studio|together_ai|fireworks_ai|vertex_ai|azure_ai|nvidia_nim|bedrock(?:/converse)?)/(?=\S)"
+    r"|^(?:openrouter|deepinfra|replicate|groq|novita|nebius|hyperbolic)/(?=[^/\s]+/\S)",
+    re.IGNORECASE,
+)  # fmt: skip
+"""What LiteLLM puts before a model of a provider (https://docs.litellm.ai/docs/providers)."""
 _BEDROCK = re.compile(
     r"(?:(?:us|us-gov|eu|apac|jp|au|ca|global)\.)?"
     r"(ai21|amazon|anthropic|cohere|deepseek|google|meta|minimax|mistral|moonshot|moonshotai|nvidia|openai|qwen|writer|zai)"
@@ -41,12 +47,12 @@ _ACTIVE = re.compile(r"a\d+(?:\.\d+)?b$")
 def unrouted(name: str) -> str:
     """The name without what a router or Amazon Bedrock puts around it, and with hyphens for spaces; the same where there is none.
 
-    OpenRouter puts a `~` before names that stand for the newest of a line.
+    LiteLLM puts the provider before it, OpenRouter a `~` before names that stand for the newest of a line.
 
     >>> unrouted("openai/gpt-oss-20b:free"), unrouted("us.meta.llama3-1-70b-instruct-v1:0"), unrouted("qwen 3 32b")
     ('openai/gpt-oss-20b', 'meta/llama3.1-70b-instruct', 'qwen-3-32b')
     """
-    bare = "-".join(name.split())
+    bare = _ROUTER.sub("", "-".join(name.split()))
     found = _BEDROCK.fullmatch(bare)
     if found is not None:
         points = re.sub(r"(?<=[a-z]\d)-(?=\d-)", ".", found[2], flags=re.IGNORECASE)

@@ -75,7 +75,17 @@ def known_as(name: str, catalog: Catalog) -> str | None:
         if nearest(one):
             return one
     spelled = (other for one in (name, *plain_names(name)) for other in respelled(one))
-    return next((part for one in spelled if (part := _part_of(one, catalog)) is not None), None)
+    if told := next((one for one in respelled(name) if nearest(one)), ""):
+        return told
+    parts = (part for one in spelled if (part := _part_of(one, catalog)) is not None)
+    return next((part for part in parts if not _of_another(part, name, catalog)), None)
+
+
+def _of_another(part: str, name: str, catalog: Catalog) -> bool:
+    """Whether a part is not of the maker that a name begins with: `NVIDIA 580` is a driver, and no card of AMD's."""
+    maker = next((one for one in ("nvidia", "amd", "intel") if re.match(rf"{one}\b", name.strip(), re.IGNORECASE)), None)
+    found = [part] if part in catalog.paths("accelerators") else catalog.names("accelerators").get(part, [])
+    return maker is not None and any(catalog.paths("accelerators")[one].parent.name != maker for one in found)
 
 
 def respelled(name: str) -> Iterator[str]:
@@ -92,13 +102,14 @@ def respelled(name: str) -> Iterator[str]:
     spelled = re.sub(r"(?<=-)(\d+)g$", r"\1gb", spelled)
     spelled = re.sub(r"^(gtx|rtx|rx)(?=\d|pro|a\d)", r"\1-", spelled)
     spelled = re.sub(r"(?<=-pro)(?=\d{4})|(?<=\d{4})(?=ada(?:-|$))|(?<=\d)(?=(?:nvl|pcie)(?:-|$))", "-", spelled)
+    spelled = re.sub(r"^p(?=[1-6]\d00$)", "quadro-p", spelled)
     spelled = re.sub(r"^q-rtx-", "quadro-rtx-", re.sub(r"^pro-w(?=\d)", "radeon-pro-w", spelled))
     spelled = re.sub(r"-hbm\d?e?(?=-|$)", "", re.sub(r"-maxq(?=-|$)", "-max-q", spelled))
     spelled = re.sub(r"(?<=\d)(ti|super|xtx|xt|gre)(?=-|$)", r"-\1", spelled)
     spelled = re.sub(r"^((?:[gr]tx-)?(?:16|20|[345]0)\d0)s(-ti)?(?=-|$)", r"\1\2-super", spelled)
     if re.match(r"\d{3,4}(?:-|$)", spelled):
         yield from (f"{line}{spelled}" for line in ("", "rtx-", "gtx-", "rx-"))
-    elif spelled != named or re.match(r"(?:gtx|rtx|rx|m\d)-", spelled):
+    elif spelled != named or re.match(r"(?:gtx|rtx|rx|m\d)-", spelled) or re.search(r"-(?:pcie|sxm|oam|nvl)(?:-\d+gb)?$", spelled):
         yield spelled
 
 
@@ -108,7 +119,7 @@ def _is_known(name: str, catalog: Catalog) -> bool:
 
 
 def _part_of(name: str, catalog: Catalog) -> str | None:
-    """The name that the catalog has of a part: as it stands, or without the memory and the form where they are what the part has."""
+    """The name that the catalog has of a part: as it stands, or without a memory and a form that are those of the part."""
     if _is_known(name, catalog):
         return name
     formed = re.fullmatch(r"(.+?)-(pcie|sxm|oam|nvl)(-\d+gb)?", name)

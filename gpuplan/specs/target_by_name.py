@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 # The schemas of systems, instances and prices are imported where a name needs them: one accelerator needs none of them.
 _SLICE = re.compile(r"(?:tpu-?)?v?\d[a-z]*-(?:\d+|\d+(?:x\d+){1,2})")
+_MAKERS = ("nvidia", "amd", "intel")
+"""Makers whose names stand before those of their parts."""
 _PREFIX = re.compile(r"^slice_prefix: *\"?([^\s\"]+)", re.M)
 
 
@@ -62,6 +64,10 @@ def target_by_name(text: str, catalog: Catalog) -> Target | None:
     pod, part = _slice(name, catalog)
     if pod is not None and part is not None:
         return _of_slice(text, units, pod, part, catalog)
+    # `NVIDIA A100` is the part, though a cloud has a machine of eight under that name.
+    made_by = next((wanted.removeprefix(f"{maker}-") for maker in _MAKERS if wanted.startswith(f"{maker}-")), "")
+    if made_by and _exact("accelerators", made_by, catalog):
+        return _of_accelerator(text, units, name, catalog)
     instance = find_instance(name, catalog)
     if instance is not None:
         return _of_instance(text, units, instance, catalog)
@@ -392,19 +398,23 @@ def by_beginning(text: str, units: int, name: str, catalog: Catalog) -> Target:
         return make(text, units, name, catalog)
     if problems:
         raise UsageError(*(problem for error in problems for problem in error.problems))
+    return _by_its_words(text, units, name, catalog)
+
+
+def _by_its_words(text: str, units: int, name: str, catalog: Catalog) -> Target:
+    """What the words of a name mean that nothing begins with: a chip's part, a maker's spelling, a seller's machine."""
     # The tables are read where a name is not known.
     from gpuplan.specs.kinds_of_parts import nearest
     from gpuplan.specs.plain_names import bracketed, respelled
-    from gpuplan.specs.read_names import reading
-    from gpuplan.specs.several_parts import alternatives, several_parts
+    from gpuplan.specs.read_names import bare
 
     inside = bracketed(name)
     if inside is not None:
         return _of_bracket(text, units, name, inside, catalog)
     what = f"no accelerator, system, cloud instance, TPU slice or cluster is called `{name}`"
     # A part goes before an instance that a cloud calls after it: `RTX_6000Ada` has no seller in its name.
-    makers = (f"{maker}-{key(name)}" for maker in ("nvidia", "amd", "intel"))  # Drivers print the maker, people leave it out.
-    part = next((one for one in (*respelled(name), *makers) if _exact("accelerators", one, catalog)), None)
+    makers = (f"{maker}-{key(name)}" for maker in _MAKERS)  # Drivers print the maker, people leave it out.
+    part = next((one for one in (key(bare(name)), *respelled(name), *makers) if _exact("accelerators", one, catalog)), None)
     if part is not None:
         return _taken_as(text, units, name, part, catalog)
     try:
@@ -419,6 +429,18 @@ def by_beginning(text: str, units: int, name: str, catalog: Catalog) -> Target:
         taken = Note("target.taken-as", f"`{name}` was taken as `{instance.qualified_name}`", "")
         target = _of_instance(text, units, instance, catalog)
         return target.replaced(notes=(taken, *target.notes))
+    return _by_less_of_it(text, units, name, what, catalog)
+
+
+def _by_less_of_it(text: str, units: int, name: str, what: str, catalog: Catalog) -> Target:
+    """What a part of a name means, or the error, `what`, with what comes nearest."""
+    from difflib import get_close_matches
+
+    from gpuplan.specs.kinds_of_parts import nearest
+    from gpuplan.specs.plain_names import known_as
+    from gpuplan.specs.read_names import reading
+    from gpuplan.specs.several_parts import alternatives, several_parts
+
     if near := nearest(name):
         raise UnknownError(Problem("target.unknown-name", what, near))
     several = alternatives(name)
@@ -430,10 +452,6 @@ def by_beginning(text: str, units: int, name: str, catalog: Catalog) -> Target:
     )
     if found is not None and found.count is not None:
         raise UnknownError(Problem("target.unknown-name", what, said))
-    from difflib import get_close_matches
-
-    from gpuplan.specs.plain_names import known_as
-
     plain = known_as(name, catalog)
     if plain is not None:
         exact = any(_exact(kind, key(plain), catalog) for kind in ("accelerators", "systems"))
@@ -442,8 +460,8 @@ def by_beginning(text: str, units: int, name: str, catalog: Catalog) -> Target:
         return _taken_as(text, units, name, plain, catalog)
     known = [one for kind in ("accelerators", "systems", "clusters") for one in (*catalog.paths(kind), *catalog.names(kind))]
     instances = list(catalog.names("instances"))
-    bare = [alias.partition(":")[2] for alias in instances if ":" in alias]
-    hint = did_you_mean(key(name), known, most=3) or did_you_mean(key(name), [*instances, *bare], most=3)
+    short = [alias.partition(":")[2] for alias in instances if ":" in alias]
+    hint = did_you_mean(key(name), known, most=3) or did_you_mean(key(name), [*instances, *short], most=3)
     if found is not None and found.spelled not in hint:
         hint = said  # `GPU-T4-S` is not near to `tpu-v4-host`
     elif found is not None and not get_close_matches(key(name), known, 1, 0.85):

@@ -1,0 +1,41 @@
+"""Names of models that other projects list mean the model, or are told what comes nearest; each class of slip has its names."""
+
+from pathlib import Path
+
+import pytest
+
+from gpuplan.errors import GpuplanError
+from gpuplan.models.catalog import find
+from gpuplan.models.diffusion.glance import diffusion_path
+
+ROWS = [
+    tuple(part.strip() for part in line.split("|"))
+    for line in Path(__file__).with_name("collected_names.txt").read_text("utf-8").splitlines()
+    if not line.startswith("#")
+]
+
+
+@pytest.fixture(autouse=True)
+def _no_network(monkeypatch):
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True, raising=False)
+
+
+def _answer(name):
+    """The id of what is taken, or the hint where nothing is."""
+    try:
+        return find(name).id, ""
+    except GpuplanError as error:
+        path = diffusion_path(name)
+        return (path.stem, "") if path is not None else ("", error.problems[0].hint or "")
+
+
+@pytest.mark.parametrize(("name", "wanted"), ROWS)
+def test_a_name_means_its_model_or_says_what_comes_nearest_and_why(name, wanted):
+    card, hint = _answer(name)
+    if wanted.startswith("~"):
+        assert not card, card
+        assert f"`{wanted[1:]}`" in hint
+        assert "nearest on record is" in hint or "name one:" in hint, hint
+    else:
+        assert card == wanted, hint

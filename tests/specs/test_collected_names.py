@@ -1,0 +1,43 @@
+"""Names of parts and machines that tools print and projects list mean the part, or are told what comes nearest and why."""
+
+from pathlib import Path
+
+import pytest
+
+from gpuplan.errors import GpuplanError
+from gpuplan.specs.catalog import Catalog
+from gpuplan.specs.on import parse_target
+
+CATALOG = Catalog.open(env={"HOME": "/nonexistent"})
+ROWS = [
+    tuple(part.strip() for part in line.rpartition("|")[::2])
+    for line in Path(__file__).with_name("collected_names.txt").read_text("utf-8").splitlines()
+    if not line.startswith("#")
+]
+
+
+def _answer(name):
+    """The part and how many are taken, or the hint where none is."""
+    try:
+        target = parse_target(name, CATALOG)
+    except GpuplanError as error:
+        return "", error.problems[0].hint or ""
+    return f"{target.accelerator.id} {target.count}", ""
+
+
+@pytest.mark.parametrize(("name", "wanted"), ROWS)
+def test_a_name_means_its_part_or_says_what_comes_nearest_and_why(name, wanted):
+    part, hint = _answer(name)
+    if wanted == "?":
+        assert not part, part
+        assert len(hint) > len("write for example")
+    elif wanted.startswith("~"):
+        assert not part, part
+        assert f"`{wanted[1:]}`" in hint
+    else:
+        assert part == wanted, hint
+
+
+def test_a_part_is_no_machine_of_a_cloud_that_calls_one_so():
+    for name in ("NVIDIA A100", "a100 gpu", "RTX_6000Ada", "RTXPRO6000"):
+        assert parse_target(name, CATALOG).instance is None, name
