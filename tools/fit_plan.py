@@ -13,7 +13,7 @@ from typing import NamedTuple
 TORCH = ("fsdp", "torchtune", "litgpt", "torchtitan", "kempnerforge")
 FULLY_SHARD = ("torchtune", "torchtitan", "kempnerforge", "nemo-automodel")
 MEGATRON = ("megatron-lm", "nemo")
-TRANSFORMERS = ("accelerate", "peft", "ms-swift", "axolotl", "llama-factory")
+TRANSFORMERS = ("accelerate", "trl", "peft", "ms-swift", "axolotl", "llama-factory")
 OTHERS = ("deepspeed", "torch-eager", "torch-loop", "unsloth")
 """Engines that nothing else is fitted of, beside whose kernels the same collectives run."""
 ON_AMPERE = ("composer", *TRANSFORMERS, "deepspeed")

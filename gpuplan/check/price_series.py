@@ -105,7 +105,7 @@ def _words(one: LoadedFile, listed: PriceList, library: SpecLibrary) -> Iterator
             message = f"`{entry.kind}`, where its note says `{entry.note}`"
             yield one.bad("spec.price-kind", (*at, "kind"), message, f"write `{told[0]}`, or correct the note")
         if entry.status == "current" and entry.kind not in ("free", "market", "capacity_block"):
-            # Of another day too, as one of them is no longer current; but a contract stands beside what the provider asks of others.
+            # Of another day too, as one of them is no longer current; a contract stands beside what the provider asks of others.
             key = (entry.instance, entry.region, entry.kind, entry.note, listed.sources[entry.source].kind == "user")
             first = seen.setdefault(key, place)
             if first != place:

@@ -12,6 +12,7 @@ from gpuplan.formulas.memory import (
     excess_bytes,
     fused_loss_bytes,
     logits_bytes,
+    pieced_loss_bytes,
     split_or_whole_bytes,
     state_bytes,
 )
@@ -86,6 +87,13 @@ def transient_bytes(
         logits = fused_loss_bytes.term(
             f"{at}.fused_loss", tokens=work.tokens, vocab=work.vocab, width=leaves.hidden, gradient=recipe.gathered,
             element=subject.habit("fused_logits", profile.loss.fused),
+        )  # fmt: skip
+    elif plan.saving.chunked_loss and profile.loss.piece is not None:
+        held = profile.loss.piece
+        logits = pieced_loss_bytes.term(
+            f"{at}.pieced_loss", tokens=work.tokens, vocab=work.vocab, width=leaves.hidden,
+            piece=subject.habit("piece_tokens", held.tokens), element=subject.habit("piece_logits", held.logits),
+            copies=subject.habit("head_copies", held.head),
         )  # fmt: skip
     elif plan.saving.chunked_loss:
         share = _EIGHTH if profile.loss.chunk is None else subject.habit("chunked_logits", profile.loss.chunk)

@@ -193,7 +193,7 @@ def profile_of(engine: Engine, plan: TrainPlan) -> TrainingProfile:
     if how.liger and profile.liger is None:
         told = f"--liger: {engine.name} does not take Liger's kernels"
         hint = (
-            "leave it out, or name an engine that does, such as `accelerate` (TRL), `peft`, `axolotl`, `llama-factory`, `ms-swift`"
+            "leave it out, or name an engine that does, such as `trl`, `accelerate`, `peft`, `axolotl`, `llama-factory`, `ms-swift`"
         )
         raise UsageError(Problem("engine.liger", told, hint))
     if plan.tuning.frozen and not how.compiled:

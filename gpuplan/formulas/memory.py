@@ -30,6 +30,12 @@ LIGER = Source(
     "fused_linear_cross_entropy_forward: chunk_size, grad_input; the kernel of the loss writes gradients over logits",
 )  # fmt: skip
 
+PIECES = Source(
+    "engine", "TRL: trainer/sft_trainer.py, _chunk and _chunked_cross_entropy_loss",
+    "https://github.com/huggingface/trl/blob/f2cd57710ae345ea6428ae95363267fcf38a3dc8/trl/trainer/sft_trainer.py",
+    "each piece under torch.utils.checkpoint, so that none but one has logits",
+)  # fmt: skip
+
 ALLOCATOR = Source(
     "engine", "PyTorch: c10/cuda/CUDACachingAllocator.cpp",
     "https://github.com/pytorch/pytorch/blob/v2.9.0/c10/cuda/CUDACachingAllocator.cpp",
@@ -266,6 +272,18 @@ def fused_loss_bytes(*, tokens: Count, vocab: Count, width: Count, element: Byte
         minimum(tokens, 2.0 ** ceil_div(log2(ceil_div(tokens, ceil_div(vocab, width))), 1.0)) * vocab * element
         + tokens * width * gradient
     )
+
+
+@formula(PIECES)
+def pieced_loss_bytes(*, tokens: Count, piece: Count, vocab: Count, width: Count, element: Bytes, copies: Bytes) -> Bytes:
+    """Bytes held while the loss is made of so many tokens at a time: what it makes of a piece's logits, and copies of the head.
+
+    256 tokens of a Llama 3 8B, 20 bytes for each of their logits, beside a head that is not copied:
+
+    >>> pieced_loss_bytes(tokens=4096, piece=256, vocab=128256, width=4096, element=20, copies=0) / 2**20
+    626.25
+    """
+    return vocab * (minimum(tokens, piece) * element + width * copies)
 
 
 @formula(Source("paper", "FlashAttention", "https://arxiv.org/abs/2205.14135", "section 2.2"))

@@ -99,7 +99,8 @@ def habits_of(ask: TrainAsk, found: Found) -> Habits:
     described = is_described(ask, found)
     if described:
         _recomputed(habits, known, found.card.id)
-    if known.loss is not None and known.loss.text == "chunked":
+    # Losses of preferences read whole logits: of the model, and of the one that it is compared with.
+    if known.loss is not None and known.loss.text == "chunked" and not (ask.reference or ask.rl or ask.liger):
         habits.take("chunked_loss", True, known.loss, "true")
     _adapters(habits, known)
     tuning = known.fine_tuning

@@ -9,7 +9,16 @@ from typing import Annotated, Any, Literal
 from gpuplan.errors import Problem, UsageError
 from gpuplan.schema import DAY, Limits, Pattern, Schema
 from gpuplan.specs.base import Id, Section
-from gpuplan.specs.engine_defaults import Beside, Dispatching, ExpertWays, MicroBatch, Replayed, TrainingDefaults
+from gpuplan.specs.engine_defaults import (
+    Beside,
+    Dispatching,
+    ExpertWays,
+    Loss,
+    MicroBatch,
+    Recomputed,
+    Replayed,
+    TrainingDefaults,
+)
 from gpuplan.specs.engine_memory import LargeDevice, PaddedExperts, ProfilingEra, SmallDevice, WindowedKv
 from gpuplan.specs.engine_policies import Portion, StoredBytes
 from gpuplan.specs.engine_schedule import Schedule, StageHost, UndividedContexts, UndividedWindows, VectorDecode, WarpExperts
@@ -154,6 +163,10 @@ class Era(Schema):
     """What adapters kept of the result of a norm."""
     attention_like: Id | None = None
     """The engine whose measured attention kernels stand for those of that time."""
+    recompute: Recomputed | None = None
+    """What was made again where nobody said."""
+    loss: Loss | None = None
+    """Whether logits were made and reduced piece by piece where nobody said."""
     micro_batch: MicroBatch | None = None
     """How a rank's batch was cut where nobody said."""
     dispatcher: Dispatching | None = None
@@ -179,7 +192,7 @@ class Era(Schema):
         """What was taken then where a user said nothing; `today` is what held after."""
         given = {
             name: value
-            for name in ("micro_batch", "dispatcher", "etp", "beside", "replayed")
+            for name in ("recompute", "loss", "micro_batch", "dispatcher", "etp", "beside", "replayed")
             if (value := getattr(self, name)) is not None
         }
         return (today or TrainingDefaults()).replaced(**given) if given else today

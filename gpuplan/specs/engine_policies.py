@@ -131,6 +131,16 @@ class Gradients(Schema):
     the whole run where nothing is sharded (DDP) and are apart elsewhere."""
 
 
+class Piece(Schema):
+    """Of how many tokens a loss that is made piece by piece takes the logits at once, and what it holds of them."""
+
+    tokens: CountField
+    logits: BytesField
+    """For each logit, once they are made: what the loss keeps for its gradient, and its gradient."""
+    head: StoredBytes
+    """For each weight of the head as they are made: copies of it."""
+
+
 class Loss(Schema):
     """How many bytes are alive for a logit of a micro-batch at the loss, and how many pass through memory."""
 
@@ -150,6 +160,8 @@ class Loss(Schema):
     widens the loss; None: as in bf16."""
     fused: BytesField | None = None
     """What is held of a logit of the piece at work where the head is fused with the loss; None: it is not."""
+    piece: Piece | None = None
+    """Where it is chunked, a fixed number of tokens at a time; None: a share of them."""
     chunk: Share | None = None
     """Share of what is held that is alive where the loss is chunked; None: one chunk in eight."""
 

@@ -71,6 +71,24 @@ def test_liger_leaves_no_logits_and_is_refused_where_there_is_none() -> None:
         train("llama-3.2-1b", **{**question, "engine": "megatron-lm"}, liger=True)
 
 
+def test_trl_makes_layers_again_and_its_loss_of_256_tokens_at_a_time() -> None:
+    question = {**ALONE, "on": "h100-sxm-80gb", "lora": 16}
+    today, before = (train("llama-3.1-8b", **question, engine=f"trl{since}") for since in ("", "@2026-05"))
+    assert taken(today)["recompute"] == "full"
+    assert taken(today)["chunked_loss"] == "true"
+    assert value_of(today, "memory.pieced_loss") == 128256 * 256 * 20
+    assert value(before, "allocated_memory_bytes") - value(today, "allocated_memory_bytes") > 8e9
+    assert "chunked_loss" not in taken(before)
+    # A loss of preferences reads whole logits.
+    assert "chunked_loss" not in taken(train("llama-3.1-8b", **question, engine="trl", reference=True))
+
+
+def test_trl_of_before_made_layers_again_beside_quantised_weights_alone() -> None:
+    question = {**ALONE, "on": "h100-sxm-80gb", "seq_len": 1024, "lora": 16, "engine": "trl@2025-06"}
+    assert taken(train("llama-3.1-8b", **question)).get("recompute") == "none"
+    assert taken(train("llama-3.1-8b", **question, base_weights="nf4"))["recompute"] == "full"
+
+
 def test_fused_functions_of_adapters_keep_one_copy_of_their_input() -> None:
     question = {**ALONE, "lora": 16, "recompute": "none", "attention": "flash2"}
     today = train("llama-3.2-1b", **question, engine="axolotl")
