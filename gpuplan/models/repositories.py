@@ -290,7 +290,10 @@ def made_from(name: str, known: Sequence[str]) -> str:
         return f"its name says that it was made from `{max(inside, key=len)}`: ask for that if it is built alike"
     if family := of_its_family(name, known):
         return family
-    if get_close_matches(name.lower(), known, 1, 0.9):
+    near = get_close_matches(name.lower(), known, 1, 0.9)
+    if near and re.sub(r"\d", "", near[0]) == re.sub(r"\d", "", name.lower()):
+        return f"the nearest on record is `{near[0]}`: the version or the size in the name is not on record"
+    if near:
         return did_you_mean(name, known)
     return of_its_size(name) or _by_letters(name, known)
 
