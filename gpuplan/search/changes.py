@@ -140,7 +140,8 @@ def better_changes(
         gain = float(made.figures[figure].value) / now - 1 if now else 0.0
         if gain > WORTH:
             name = told.replace("_per_s", "/s").replace("_", " ")
-            gains.append((gain, Change(trial.flags, f"{name} +{gain:.0%}")))
+            narrowly = ", which fits narrowly" if made.verdict.narrowly and not before.verdict.narrowly else ""
+            gains.append((gain, Change(trial.flags, f"{name} +{gain:.0%}{narrowly}")))
     gains.sort(key=lambda one: -one[0])
     return tuple(change for _, change in gains[:MOST])
 
