@@ -181,7 +181,10 @@ def _rows(page: _Page, rows: Sequence[tuple[str, Any]]) -> Iterator[str]:
     """Names, values and sources below each other, each with its remark."""
     short = [(name, value) for name, value in rows if not _long(value)]
     side = "r" if all(isinstance(value, Sourced) for _, value in short) else "l"
-    lines = columns([[name, _text(value), page.mark(value)] for name, value in short], f"l{side}l")
+    lines = _in_columns(page, short, side)
+    while len(short) > 1 and any(len(line) > page.look.width for line in lines):
+        short.remove(max(short, key=lambda row: len(_text(row[1]))))
+        lines = _in_columns(page, short, side)
     left = max((len(line) for line in lines), default=0) + 2
     for line, (_, value) in zip(lines, short, strict=True):
         remark = _remark(value)
@@ -193,8 +196,13 @@ def _rows(page: _Page, rows: Sequence[tuple[str, Any]]) -> Iterator[str]:
             yield line
             yield from (page.look.dim(more) for more in wrap(remark, page.look.width, "      "))
     for name, value in rows:
-        if _long(value):
-            yield from wrap(f"{name}: {_text(value)}", page.look.width, "  ", "      ")
+        if (name, value) not in short:
+            yield from wrap(f"{name}: {_text(value)} {page.mark(value)}".rstrip(), page.look.width, "  ", "      ")
+
+
+def _in_columns(page: _Page, rows: Sequence[tuple[str, Any]], side: str) -> list[str]:
+    """Names, values and the marks of sources below each other, values on the left or right side of their column."""
+    return columns([[name, _text(value), page.mark(value)] for name, value in rows], f"l{side}l")
 
 
 def _remark(value: Any) -> str:
@@ -365,6 +373,7 @@ def _price_lines(more: Related, look: Look) -> Iterator[str]:
     else:
         # Too wide: instances as headings, and what the price is for only where it is not for the instance.
         rows = [[row[0], f"{row[1]}{' an ' + row[2] if row[2] not in ('per', 'instance') else ''}", *row[3:]] for row in rows]
+        rows = [["undated" if cell == "date unknown" else cell for cell in row] for row in rows]
         lines = columns([row[1:] for row in rows], "rrllll", indent="  ")
         if any(len(line) > look.width for line in lines):
             lines = columns([row[1:] for row in rows], "rrllll", indent="")
