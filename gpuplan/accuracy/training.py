@@ -12,8 +12,10 @@ from gpuplan.accuracy.model import card_of
 from gpuplan.accuracy.rows import Row, Skip
 from gpuplan.models.card import ModelCard
 from gpuplan.plan.ask import TrainAsk
+from gpuplan.plan.precision import OPTIMIZERS
 from gpuplan.plan.remat import ALSO_CALLED, POLICIES, RESULTS
 from gpuplan.plan.words import (
+    OPTIMIZERS_ALSO_CALLED,
     AttentionKernel,
     Offload,
     Optimizer,
@@ -249,6 +251,9 @@ def _optimizer(row: Row) -> Optimizer | None:
     said = str(row.run.get("optimizer") or "").lower()
     if "lora-fa" in said:
         return None  # AdamW on the second matrices alone; that it keeps no inputs of the first is little beside the rest.
+    known = OPTIMIZERS_ALSO_CALLED.get(said.replace("-", "_"), said.replace("_", "-"))
+    if known != "adamw" and known in OPTIMIZERS:
+        return known  # AdamW is what engines take unasked, but for those whose habits say otherwise.
     for name in ("adafactor", "muon", "lion", "sgd"):
         if name in said:
             return name

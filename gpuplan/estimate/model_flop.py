@@ -55,8 +55,13 @@ class Kind(Record):
     counts: BlockCount
 
 
-def model_flop(subject: Subject, plan: TrainPlan, leaves: Leaves, tokens: Term, seq_len: Term) -> ModelFlop:
-    """Model FLOP of a step in both conventions, and the FLOP that are done beyond them."""
+def model_flop(
+    subject: Subject, plan: TrainPlan, leaves: Leaves, tokens: Term, seq_len: Term, remade: tuple[Term, Term] | None = None
+) -> ModelFlop:  # fmt: skip
+    """Model FLOP of a step in both conventions, and the FLOP that are done beyond them.
+
+    `remade` is what is computed again, in full and as masks leave it, where the plan says it by results; None: it is counted here.
+    """
     counts, arch = subject.counts, subject.arch
     lookups = {"embedding": counts.embedding} if counts.head is not None or not arch.head else {}
     matmul_params = counts.params_active
@@ -76,24 +81,29 @@ def model_flop(subject: Subject, plan: TrainPlan, leaves: Leaves, tokens: Term, 
     weights = weigh.term("step.weight_flop", params=matmul_params, tokens=tokens)
     full = total("step.model_flop", {"weights": weights, "attention": whole.of_step})
     causal = total("step.model_flop_causal", {"weights": weights, "attention": masked.of_step})
-    layers_params = matmul_params
+    if remade is None:
+        layers_params = _without_head(subject, matmul_params, modules)
+        remade = (
+            _recomputed(subject, plan, leaves, kinds, layers_params, tokens, whole),
+            _recomputed(subject, plan, leaves, kinds, layers_params, tokens, masked),
+        )
+    if plan.tuning.reference:
+        read = flop.forward_flop.term("step.reference_weight_flop", params=matmul_params, tokens=tokens)
+        remade = _beside(remade[0], read, whole), _beside(remade[1], read, masked)
+    return ModelFlop(full, causal, *remade)
+
+
+def _without_head(subject: Subject, matmul_params: Term, modules: Modules | None) -> Term:
+    """The parameters of products that layers have: all but those of heads."""
+    counts, arch = subject.counts, subject.arch
     head = counts.head if counts.head is not None else (counts.embedding if arch.head else None)
     if head is not None and modules is not None:
         head = product.term("params.heads", a=total("model.heads", {"main": ONE, "mtp": modules.count}), b=head)
-    if head is not None:
-        layers_params = difference.term("params.without_head", whole=matmul_params, part=head)
-    read = flop.forward_flop.term("step.reference_weight_flop", params=matmul_params, tokens=tokens)
-    again, again_causal = (
-        _beside(plan, _recomputed(subject, plan, leaves, kinds, layers_params, tokens, scores), read, scores)
-        for scores in (whole, masked)
-    )
-    return ModelFlop(full, causal, again, again_causal)
+    return matmul_params if head is None else difference.term("params.without_head", whole=matmul_params, part=head)
 
 
-def _beside(plan: TrainPlan, again: Term, read: Term, scores: Scores) -> Term:
-    """What is done again, and a forward pass of the reference where there is one: its weights, `read`, and its attention."""
-    if not plan.tuning.reference:
-        return again
+def _beside(again: Term, read: Term, scores: Scores) -> Term:
+    """What is done again, and a forward pass of the reference: its weights, `read`, and its attention."""
     name = f"step.{scores.way}reference_attention_flop"
     attention = repeated_flop.term(name, count=count("forward_share"), flop=scores.of_step)
     scored = total(f"step.{scores.way}reference_flop", {"weights": read, "attention": attention})

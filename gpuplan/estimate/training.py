@@ -346,10 +346,13 @@ def _rates(
     chips = subject.accelerators()
     tokens = step_tokens.term("step.all_tokens", global_batch=global_batch, seq_len=seq_len)
     tokens_per_s = rate.term("tokens_per_s", count=tokens, seconds=step)
-    of_model = model_flop(subject, plan, leaves, tokens, seq_len)
+    remade = None
     if any(block.again is not None for block in work.blocks.values()):
-        again, masked = (recomputed_flop(subject, plan, work, terms, leaves, masked=masked) for masked in (False, True))
-        of_model = of_model.replaced(again=again, again_causal=masked)
+        remade = (
+            recomputed_flop(subject, plan, work, terms, leaves, masked=False),
+            recomputed_flop(subject, plan, work, terms, leaves, masked=True),
+        )
+    of_model = model_flop(subject, plan, leaves, tokens, seq_len, remade)
     peak = subject.hw.peak(RECIPES[plan.precision].matmul)
     use = {"seconds": step, "chips": chips, "peak_flop_per_s": peak}
     done = total("step.hardware_flop_causal", {"model": of_model.causal, "recomputed": of_model.again_causal})

@@ -179,6 +179,7 @@ def _looks_like_path(name: str) -> bool:
         name.lower().endswith((".json", ".yaml", ".yml", ".gguf", ".safetensors", "/", "\\"))
         or name.startswith((".", "/", "~/"))
         or "\\" in name
+        or (name.startswith("~") and from_home(name) != Path(name))  # `~user/model`, unlike OpenRouter's `~maker/model`
     )
 
 

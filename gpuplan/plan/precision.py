@@ -143,7 +143,9 @@ _MOMENTS: dict[Optimizer, tuple[float, Source]] = {
     "lomo": (0.0, _LOMO),
     "adalomo": (0.0, _ADALOMO),
 }
-_QUANTISED: dict[str, float] = {"-8bit": 1.0, "-4bit": 0.5}
+_QUANTISED: dict[Optimizer, float] = {
+    "adamw-8bit": 1.0, "adamw-4bit": 0.5, "lion-8bit": 1.0, "rmsprop-8bit": 1.0, "ademamix-8bit": 1.0,
+}  # fmt: skip
 """Bytes of a moment that is quantised by blocks."""
 OPTIMIZERS: tuple[Optimizer, ...] = tuple(_MOMENTS)
 
@@ -154,7 +156,7 @@ def quantised_moment(optimizer: Optimizer) -> float | None:
     >>> quantised_moment("lion-8bit"), quantised_moment("lion")
     (1.0, None)
     """
-    return next((size for end, size in _QUANTISED.items() if optimizer.endswith(end)), None)
+    return _QUANTISED.get(optimizer)
 
 
 def moment_bytes(optimizer: Optimizer, recipe: TrainRecipe) -> Term:

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator
 
 from gpuplan.specs.catalog import SIZE, Catalog, key
+from gpuplan.specs.target import MAKERS
 
 _MARKS = re.compile(r"\((?:r|tm|c)\)|[®™]", re.IGNORECASE)
 _BEHIND = re.compile(
@@ -83,9 +84,11 @@ def known_as(name: str, catalog: Catalog) -> str | None:
 
 def _of_another(part: str, name: str, catalog: Catalog) -> bool:
     """Whether a part is not of the maker that a name begins with: `NVIDIA 580` is a driver, and no card of AMD's."""
-    maker = next((one for one in ("nvidia", "amd", "intel") if re.match(rf"{one}\b", name.strip(), re.IGNORECASE)), None)
+    from gpuplan.specs.accelerator import Accelerator
+
+    maker = next((one for one in MAKERS if re.match(rf"{one}\b", name.strip(), re.IGNORECASE)), None)
     found = [part] if part in catalog.paths("accelerators") else catalog.names("accelerators").get(part, [])
-    return maker is not None and any(catalog.paths("accelerators")[one].parent.name != maker for one in found)
+    return maker is not None and any(catalog.load(Accelerator, one).vendor != maker for one in found)
 
 
 def respelled(name: str) -> Iterator[str]:

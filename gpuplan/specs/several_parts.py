@@ -10,6 +10,7 @@ from gpuplan.specs.catalog import Catalog, key
 from gpuplan.specs.kinds_of_parts import nearest
 from gpuplan.specs.plain_names import MOBILE, known_as
 from gpuplan.specs.target import FORMS
+from gpuplan.specs.target_by_name import is_named
 
 
 def alternatives(name: str) -> list[str]:
@@ -31,14 +32,11 @@ def several_parts(name: str, several: Sequence[str], catalog: Catalog) -> Unknow
     """The error for a name of several parts, with those of them that are known."""
     known: list[str] = []
     for one in several:
-        plain = one if _is_accelerator(one, catalog) else known_as(one, catalog)
+        plain = one if is_named("accelerators", key(one), catalog) else known_as(one, catalog)
         if plain is not None and not nearest(plain):
-            known.append(catalog.find("accelerators", plain).id if _is_accelerator(plain, catalog) else key(plain))
+            part = is_named("accelerators", key(plain), catalog)
+            known.append(catalog.find("accelerators", plain).id if part else key(plain))
     told = ", ".join(f"`{one}`" for one in dict.fromkeys(known))
     near = next((hint for one in several if (hint := nearest(one))), "")
     what = f"`{name}` stands for several parts"
     return UnknownError(Problem("target.unknown-name", what, f"name one: {told}" if told else near or FORMS))
-
-
-def _is_accelerator(name: str, catalog: Catalog) -> bool:
-    return key(name) in catalog.paths("accelerators") or key(name) in catalog.names("accelerators")

@@ -17,8 +17,10 @@ if TYPE_CHECKING:
 
 _COUNTED = re.compile(r"^\s*([-+]?\d+(?:\.\d+)?(?:e\d+)?)\s*(?!xtx?\b)[x×*]\s*(.*)$", re.I)
 """Not `6800 XT`, which is a card."""
-_OF_SCHEDULER = re.compile(r"^\s*(?:gres[:=])?(?:gpu:)?([a-z][\w. +-]*):(\d{1,4})\s*$", re.I)
-"""`H100:8` of SkyPilot and dstack, `gpu:h100:8` of Slurm: a number behind the name."""
+_OF_SCHEDULER = re.compile(r"^\s*(?:gres[:=])?(?:gpu:)?([a-z][\w. +-]*):(\d{1,3})\s*$", re.I)
+"""`H100:8` of SkyPilot and dstack, `gpu:h100:8` of Slurm: a number behind the name; not `runpod:4090`, a provider's card."""
+MAKERS = ("nvidia", "amd", "intel")
+"""Makers whose names stand before those of their parts."""
 FORMS = "write for example `8xh100`, `2xdgx-h100`, `aws:p5.48xlarge` or `tpu-v5e-8`"
 
 
@@ -65,8 +67,8 @@ class Target(Record):
 def counted(text: str) -> tuple[int, str]:
     """The count before a name, or behind it as schedulers write it, 1 where there is none, and the name.
 
-    >>> counted("8xh100"), counted("H100:8"), counted("gpu:a100:4"), counted("aws:p5.48xlarge")
-    ((8, 'h100'), (8, 'H100'), (4, 'a100'), (1, 'aws:p5.48xlarge'))
+    >>> counted("8xh100"), counted("H100:8"), counted("gpu:a100:4"), counted("runpod:4090")
+    ((8, 'h100'), (8, 'H100'), (4, 'a100'), (1, 'runpod:4090'))
 
     Raises:
         UsageError: no whole number above zero, or no name.

@@ -22,7 +22,7 @@ from gpuplan.specs.fabric import (
     levels_of_slice,
     levels_of_system,
 )
-from gpuplan.specs.target import FORMS, Target, counted, is_counted
+from gpuplan.specs.target import MAKERS, Target, counted, is_counted
 from gpuplan.units import so_many
 
 if TYPE_CHECKING:
@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 
 # The schemas of systems, instances and prices are imported where a name needs them: one accelerator needs none of them.
 _SLICE = re.compile(r"(?:tpu-?)?v?\d[a-z]*-(?:\d+|\d+(?:x\d+){1,2})")
-_MAKERS = ("nvidia", "amd", "intel")
-"""Makers whose names stand before those of their parts."""
 _PREFIX = re.compile(r"^slice_prefix: *\"?([^\s\"]+)", re.M)
 
 
@@ -52,30 +50,30 @@ def target_by_name(text: str, catalog: Catalog) -> Target | None:
     wanted = key(name)
     # The files of systems are only looked through for aliases when no id and no accelerator has the name: most runs need not.
     if wanted in catalog.paths("systems"):
-        return _of_system(text, units, name, catalog)
-    if _exact("accelerators", wanted, catalog):
-        return _of_accelerator(text, units, name, catalog)
+        return of_system(text, units, name, catalog)
+    if is_named("accelerators", wanted, catalog):
+        return of_accelerator(text, units, name, catalog)
     if is_counted(name):
         chips, chip = counted(name)
-        if _exact("accelerators", key(chip), catalog):
+        if is_named("accelerators", key(chip), catalog):
             return _of_groups(text, units, chips, chip, catalog)
-    if _exact("systems", wanted, catalog):
-        return _of_system(text, units, name, catalog)
+    if is_named("systems", wanted, catalog):
+        return of_system(text, units, name, catalog)
     pod, part = _slice(name, catalog)
     if pod is not None and part is not None:
         return _of_slice(text, units, pod, part, catalog)
     # `NVIDIA A100` is the part, though a cloud has a machine of eight under that name.
-    made_by = next((wanted.removeprefix(f"{maker}-") for maker in _MAKERS if wanted.startswith(f"{maker}-")), "")
-    if made_by and _exact("accelerators", made_by, catalog):
-        return _of_accelerator(text, units, name, catalog)
+    made_by = next((wanted.removeprefix(f"{maker}-") for maker in MAKERS if wanted.startswith(f"{maker}-")), "")
+    if made_by and is_named("accelerators", made_by, catalog):
+        return of_accelerator(text, units, name, catalog)
     instance = find_instance(name, catalog)
     if instance is not None:
-        return _of_instance(text, units, instance, catalog)
+        return of_instance(text, units, instance, catalog)
     from gpuplan.specs.plain_names import size_last  # Names that are known as they stand do without.
 
     turned = size_last(wanted)
-    if turned is not None and _exact("accelerators", turned, catalog):
-        return _of_accelerator(text, units, turned, catalog)
+    if turned is not None and is_named("accelerators", turned, catalog):
+        return of_accelerator(text, units, turned, catalog)
     return _of_size(text, units, wanted, catalog)
 
 
@@ -112,7 +110,8 @@ def _ends(catalog: Catalog) -> dict[str, set[str]]:
     return found
 
 
-def _exact(kind: str, wanted: str, catalog: Catalog) -> bool:
+def is_named(kind: str, wanted: str, catalog: Catalog) -> bool:
+    """Whether something of a kind has just this name, as `key` writes it, as its id or an alias."""
     return wanted in catalog.paths(kind) or wanted in catalog.names(kind)
 
 
@@ -172,7 +171,14 @@ def _of_slice(text: str, units: int, pod: System, part: Slice, catalog: Catalog)
     )  # fmt: skip
 
 
-def _of_system(text: str, units: int, name: str, catalog: Catalog) -> Target:
+def of_system(text: str, units: int, name: str, catalog: Catalog) -> Target:
+    """So many of a system as `text` asks for them.
+
+    Raises:
+        UsageError: the name fits several.
+        UnknownError: no system is called that.
+        SpecError: a data file is wrong.
+    """
     from gpuplan.specs.system import System
 
     system, notes = catalog.load_noted(System, name)
@@ -185,7 +191,13 @@ def _of_system(text: str, units: int, name: str, catalog: Catalog) -> Target:
     )  # fmt: skip
 
 
-def _of_instance(text: str, units: int, instance: Instance, catalog: Catalog) -> Target:
+def of_instance(text: str, units: int, instance: Instance, catalog: Catalog) -> Target:
+    """So many of a cloud instance as `text` asks for them.
+
+    Raises:
+        UsageError: several of one that has a share of an accelerator.
+        SpecError: a data file is wrong.
+    """
     from gpuplan.specs.system import System
 
     shape = instance.shape
@@ -221,7 +233,14 @@ def _of_instance(text: str, units: int, instance: Instance, catalog: Catalog) ->
     )  # fmt: skip
 
 
-def _of_accelerator(text: str, units: int, name: str, catalog: Catalog) -> Target:
+def of_accelerator(text: str, units: int, name: str, catalog: Catalog) -> Target:
+    """So many of an accelerator as `text` asks for them, in the systems that they are usually part of.
+
+    Raises:
+        UsageError: the name fits several.
+        UnknownError: no accelerator is called that.
+        SpecError: a data file is wrong.
+    """
     accelerator, said = catalog.load_noted(Accelerator, name)
     notes = list(said)
     if key(name) != accelerator.id and not notes:
@@ -234,7 +253,7 @@ def _of_accelerator(text: str, units: int, name: str, catalog: Catalog) -> Targe
     from gpuplan.specs.system import System
 
     home = accelerator.default_system
-    system = catalog.load(System, home) if home is not None and _exact("systems", key(home), catalog) else None
+    system = catalog.load(System, home) if home is not None and is_named("systems", key(home), catalog) else None
     if system is not None and system.slices:
         return _part_of_pod(text, units, system, notes, catalog)
     levels: tuple[Level, ...] = ()
@@ -268,13 +287,13 @@ def _of_size(text: str, units: int, wanted: str, catalog: Catalog) -> Target | N
     """
     name, _, size = wanted.rpartition("-")
     said = SIZE.fullmatch(size)
-    kind = next((one for one in ("accelerators", "systems") if said is not None and _exact(one, name, catalog)), None)
+    kind = next((one for one in ("accelerators", "systems") if said is not None and is_named(one, name, catalog)), None)
     if said is None or kind is None:
         return None
-    target = (_of_accelerator if kind == "accelerators" else _of_system)(text, units, name, catalog)
+    target = (of_accelerator if kind == "accelerators" else of_system)(text, units, name, catalog)
     other = re.sub(r"-\d+gb$", f"-{said[1]}gb", target.accelerator.id)
     if kind == "accelerators" and other != target.accelerator.id and other in catalog.paths("accelerators"):
-        return _of_accelerator(text, units, other, catalog)
+        return of_accelerator(text, units, other, catalog)
     try:
         memory = capacity_of(target.accelerator, float(said[1]) * (2**30 if said[2] == "gib" else 1e9), catalog, f"`{text}`")
     except UsageError as error:
@@ -316,13 +335,13 @@ def _of_groups(text: str, units: int, each: int, name: str, catalog: Catalog) ->
 
     accelerator = catalog.load(Accelerator, name)
     home = accelerator.default_system
-    system = catalog.load(System, home) if home is not None and _exact("systems", key(home), catalog) else None
+    system = catalog.load(System, home) if home is not None and is_named("systems", key(home), catalog) else None
     if system is not None and system.slices:
         part = system.slice_of(each)
         if part is None:
             raise _no_slice(system, each)
         return _of_slice(text, units, system, part, catalog)
-    inside = _of_accelerator(text, each, name, catalog)
+    inside = of_accelerator(text, each, name, catalog)
     check_node(text, inside)
     if units == 1:
         return inside
@@ -355,8 +374,8 @@ def _no_slice(pod: System, chips: int) -> UnknownError:
     """The error for a number of chips that no slice has, with the nearest that slices have."""
     sizes = sorted({part.chips for part in pod.slices})
     near = [*[one for one in sizes if one < chips][-1:], *[one for one in sizes if one > chips][:1]]
-    target_by_name = [next(part.name for part in pod.slices if part.chips == one) for one in near]
-    told = " or ".join(f"{one} chips (`{name}`)" for one, name in zip(near, target_by_name, strict=True))
+    named = [next(part.name for part in pod.slices if part.chips == one) for one in near]
+    told = " or ".join(f"{one} chips (`{name}`)" for one, name in zip(near, named, strict=True))
     return UnknownError(Problem("target.unknown-slice", f"{pod.name} has no slice of {so_many(chips, 'chip')}", f"nearest: {told}"))
 
 
@@ -371,123 +390,3 @@ def _part_of_pod(text: str, chips: int, pod: System, notes: list[Note], catalog:
         what = f"{chips} chips are more than a {pod.name} has: taken as {count} slices joined by the network"
         notes.append(Note("target.slices", what, f"name other slices, such as `2x{pod.slices[-1].name}`"))
     return target.replaced(notes=(*notes, *target.notes))
-
-
-def _of_provider(name: str, catalog: Catalog) -> str | None:
-    # The table of names is read only where nothing has the name as it stands.
-    from gpuplan.specs.providers import instance_of_provider, only_of_family
-    from gpuplan.specs.read_names import attached, spelled_out
-
-    whole = spelled_out(name)
-    if whole != name and find_instance(whole, catalog) is not None:
-        return whole
-    return attached(whole, catalog) or instance_of_provider(whole, catalog) or only_of_family(whole, whole, None, catalog)
-
-
-def by_beginning(text: str, units: int, name: str, catalog: Catalog) -> Target:
-    """A name that only begins an id, or carries the vendor; otherwise the error with what is near in every kind."""
-    problems: list[UsageError] = []
-    for kind, make in (("accelerators", _of_accelerator), ("systems", _of_system)):
-        try:
-            catalog.find(kind, name)
-        except UnknownError:
-            continue
-        except UsageError as error:
-            problems.append(error)
-            continue
-        return make(text, units, name, catalog)
-    if problems:
-        raise UsageError(*(problem for error in problems for problem in error.problems))
-    return _by_its_words(text, units, name, catalog)
-
-
-def _by_its_words(text: str, units: int, name: str, catalog: Catalog) -> Target:
-    """What the words of a name mean that nothing begins with: a chip's part, a maker's spelling, a seller's machine."""
-    # The tables are read where a name is not known.
-    from gpuplan.specs.kinds_of_parts import nearest
-    from gpuplan.specs.plain_names import bracketed, respelled
-    from gpuplan.specs.read_names import bare
-
-    inside = bracketed(name)
-    if inside is not None:
-        return _of_bracket(text, units, name, inside, catalog)
-    what = f"no accelerator, system, cloud instance, TPU slice or cluster is called `{name}`"
-    # A part goes before an instance that a cloud calls after it: `RTX_6000Ada` has no seller in its name.
-    makers = (f"{maker}-{key(name)}" for maker in _MAKERS)  # Drivers print the maker, people leave it out.
-    part = next((one for one in (key(bare(name)), *respelled(name), *makers) if _exact("accelerators", one, catalog)), None)
-    if part is not None:
-        return _taken_as(text, units, name, part, catalog)
-    try:
-        full = _of_provider(name, catalog)
-    except UnknownError as error:  # `Microsoft Maia 100` is a part, and no machine of Azure's.
-        unlike = ":" not in name and (error.problems[0].hint or "").startswith("its instances on record have")
-        if unlike and (near := nearest(name)):
-            raise UnknownError(Problem("target.unknown-name", what, near)) from None
-        raise
-    instance = find_instance(full, catalog) if full is not None else None
-    if instance is not None:
-        taken = Note("target.taken-as", f"`{name}` was taken as `{instance.qualified_name}`", "")
-        target = _of_instance(text, units, instance, catalog)
-        return target.replaced(notes=(taken, *target.notes))
-    return _by_less_of_it(text, units, name, what, catalog)
-
-
-def _by_less_of_it(text: str, units: int, name: str, what: str, catalog: Catalog) -> Target:
-    """What a part of a name means, or the error, `what`, with what comes nearest."""
-    from difflib import get_close_matches
-
-    from gpuplan.specs.kinds_of_parts import nearest
-    from gpuplan.specs.plain_names import known_as
-    from gpuplan.specs.read_names import reading
-    from gpuplan.specs.several_parts import alternatives, several_parts
-
-    if near := nearest(name):
-        raise UnknownError(Problem("target.unknown-name", what, near))
-    several = alternatives(name)
-    if several:
-        raise several_parts(name, several, catalog)
-    found = reading(name, catalog)
-    said = (
-        f"no page of such a machine was read; by its name take `{found.target}`, with a price of yours by --price" if found else ""
-    )
-    if found is not None and found.count is not None:
-        raise UnknownError(Problem("target.unknown-name", what, said))
-    plain = known_as(name, catalog)
-    if plain is not None:
-        exact = any(_exact(kind, key(plain), catalog) for kind in ("accelerators", "systems"))
-        if near := "" if exact else nearest(plain):
-            raise UnknownError(Problem("target.unknown-name", what, near))
-        return _taken_as(text, units, name, plain, catalog)
-    known = [one for kind in ("accelerators", "systems", "clusters") for one in (*catalog.paths(kind), *catalog.names(kind))]
-    instances = list(catalog.names("instances"))
-    short = [alias.partition(":")[2] for alias in instances if ":" in alias]
-    hint = did_you_mean(key(name), known, most=3) or did_you_mean(key(name), [*instances, *short], most=3)
-    if found is not None and found.spelled not in hint:
-        hint = said  # `GPU-T4-S` is not near to `tpu-v4-host`
-    elif found is not None and not get_close_matches(key(name), known, 1, 0.85):
-        hint = f"the nearest on record is `{found.accelerator}`, which its name holds: of what else it says no page was read"
-    raise UnknownError(Problem("target.unknown-name", what, hint or FORMS))
-
-
-def _taken_as(text: str, units: int, name: str, plain: str, catalog: Catalog) -> Target:
-    """The accelerator or system of a plainer name, with a note that it was taken."""
-    make = _of_accelerator if _exact("accelerators", key(plain), catalog) else _of_system
-    target = make(text, units, plain, catalog)
-    ident = target.accelerator.id if target.system is None or make is _of_accelerator else target.system.id
-    return target.replaced(notes=(Note("target.taken-as", f"`{name}` was taken as `{ident}`", ""), *target.notes))
-
-
-def _of_bracket(text: str, units: int, name: str, inside: str, catalog: Catalog) -> Target:
-    """What the brackets behind the name of a chip say: one part, or several that share the chip."""
-    from gpuplan.specs.several_parts import alternatives, several_parts
-
-    several = alternatives(inside)
-    if several:
-        from gpuplan.specs.kinds_of_parts import nearest
-
-        if near := nearest(name):
-            raise UnknownError(Problem("target.unknown-name", f"`{name}` stands for several parts", near))
-        raise several_parts(inside, several, catalog)
-    whole = f"{units}x {inside}" if units > 1 else inside
-    found = target_by_name(whole, catalog)
-    return found.replaced(text=text) if found is not None else by_beginning(text, units, inside, catalog)

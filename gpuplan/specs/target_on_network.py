@@ -11,7 +11,8 @@ from gpuplan.specs.fabric import Level, fabric_notes, host_link_of, levels_insid
 from gpuplan.specs.network import Network
 from gpuplan.specs.system import System
 from gpuplan.specs.target import Target, counted, is_counted
-from gpuplan.specs.target_by_name import by_beginning, check_node, target_by_name
+from gpuplan.specs.target_by_name import check_node, target_by_name
+from gpuplan.specs.target_by_words import by_beginning
 from gpuplan.term import Source, Term
 
 EXAMPLE = "write for example `2xdgx-h100@ib-ndr`, `4xdgx-a100@8xroce-200` or `2048xh100@meta-24k-roce`"

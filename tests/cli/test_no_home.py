@@ -31,7 +31,7 @@ def test_there_is_nothing_in_no_home() -> None:
     ("words", "code"),
     [
         ("fit llama-3.1-8b --on h100", 0), ("serve llama3.3:70b --on 2xh100", 0), ("specs list instances aws", 0), ("doctor", 0),
-        ("fit ~nobody/x --on h100", 2), ("fit ~/x.gguf --on h100", 2), ("calibrate show", 5), ("completion bash --install", 2),
+        ("fit ~nobody/x --on h100", 5), ("fit ~/x.gguf --on h100", 2), ("calibrate show", 5), ("completion bash --install", 2),
     ],
 )  # fmt: skip
 def test_no_command_needs_a_home(call: Call, words: str, code: int) -> None:

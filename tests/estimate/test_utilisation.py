@@ -87,3 +87,17 @@ def test_a_reference_scores_with_a_forward_pass() -> None:
     plain, scored = (counted("llama-3.1-8b", tuning=Tuning(reference=on)) for on in (False, True))
     assert scored["full"] == plain["full"]
     assert scored["done"] == pytest.approx(plain["done"] * 4 / 3)
+
+
+@pytest.mark.parametrize("recompute", ["none", "full", "minimal"])
+def test_a_forward_pass_of_the_reference_is_done_whatever_is_run_again(recompute: str) -> None:
+    """Also where MaxText's policies say by results what is run again: a third of the model's FLOP beside these."""
+    plan = {"recompute": recompute, "tp": 1.0, "pp": 1.0, "dp": 64.0, "zero_stage": 3}
+    alone, beside = (
+        training_figures(subject("llama-3.1-8b", "tpu-v5p-128", "maxtext"), train_plan(**plan, tuning=Tuning(reference=reference)))
+        for reference in (False, True)
+    )
+    done, more = (float(one.figures["hfu"].value / one.figures["mfu"].value) for one in (alone, beside))
+    assert more - done == pytest.approx(1 / 3)
+    bound, higher = (float(one.bounds["hfu_causal"].value / one.figures["mfu_causal"].value) for one in (alone, beside))
+    assert higher - bound == pytest.approx(1 / 3)

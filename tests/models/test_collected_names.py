@@ -1,10 +1,12 @@
 """Names of models that other projects list mean the model, or are told what comes nearest; each class of slip has its names."""
 
+import os
+import pwd
 from pathlib import Path
 
 import pytest
 
-from gpuplan.errors import GpuplanError
+from gpuplan.errors import GpuplanError, UsageError
 from gpuplan.models.catalog import find
 from gpuplan.models.diffusion.glance import diffusion_path
 
@@ -39,3 +41,8 @@ def test_a_name_means_its_model_or_says_what_comes_nearest_and_why(name, wanted)
         assert "nearest on record is" in hint or "name one:" in hint, hint
     else:
         assert card == wanted, hint
+
+
+def test_a_path_from_the_home_of_a_user_that_there_is_is_no_name_of_a_model():
+    with pytest.raises(UsageError, match="cannot read the file"):
+        find(f"~{pwd.getpwuid(os.getuid()).pw_name}/no-such-folder")

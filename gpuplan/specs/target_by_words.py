@@ -1,0 +1,128 @@
+"""What does a name mean that nothing has as it stands: the beginning of one, a maker's or a seller's words, brackets of `lspci`?"""
+
+from __future__ import annotations
+
+from gpuplan.errors import Note, Problem, UnknownError, UsageError, did_you_mean
+from gpuplan.specs.catalog import Catalog, key
+from gpuplan.specs.target import FORMS, MAKERS, Target
+from gpuplan.specs.target_by_name import find_instance, is_named, of_accelerator, of_instance, of_system, target_by_name
+
+
+def _of_provider(name: str, catalog: Catalog) -> str | None:
+    # The table of names is read only where nothing has the name as it stands.
+    from gpuplan.specs.providers import instance_of_provider, only_of_family
+    from gpuplan.specs.read_names import attached, spelled_out
+
+    whole = spelled_out(name)
+    if whole != name and find_instance(whole, catalog) is not None:
+        return whole
+    return attached(whole, catalog) or instance_of_provider(whole, catalog) or only_of_family(whole, whole, None, catalog)
+
+
+def by_beginning(text: str, units: int, name: str, catalog: Catalog) -> Target:
+    """A name that only begins an id, or carries the vendor; otherwise the error with what is near in every kind."""
+    problems: list[UsageError] = []
+    for kind, make in (("accelerators", of_accelerator), ("systems", of_system)):
+        try:
+            catalog.find(kind, name)
+        except UnknownError:
+            continue
+        except UsageError as error:
+            problems.append(error)
+            continue
+        return make(text, units, name, catalog)
+    if problems:
+        raise UsageError(*(problem for error in problems for problem in error.problems))
+    return _by_its_words(text, units, name, catalog)
+
+
+def _by_its_words(text: str, units: int, name: str, catalog: Catalog) -> Target:
+    """What the words of a name mean that nothing begins with: a chip's part, a maker's spelling, a seller's machine."""
+    # The tables are read where a name is not known.
+    from gpuplan.specs.kinds_of_parts import nearest
+    from gpuplan.specs.plain_names import bracketed, respelled
+    from gpuplan.specs.read_names import bare
+
+    inside = bracketed(name)
+    if inside is not None:
+        return _of_bracket(text, units, name, inside, catalog)
+    what = f"no accelerator, system, cloud instance, TPU slice or cluster is called `{name}`"
+    # A part goes before an instance that a cloud calls after it: `RTX_6000Ada` has no seller in its name.
+    makers = (f"{maker}-{key(name)}" for maker in MAKERS)  # Drivers print the maker, people leave it out.
+    part = next((one for one in (key(bare(name)), *respelled(name), *makers) if is_named("accelerators", one, catalog)), None)
+    if part is not None:
+        return _taken_as(text, units, name, part, catalog)
+    try:
+        full = _of_provider(name, catalog)
+    except UnknownError as error:  # `Microsoft Maia 100` is a part, and no machine of Azure's.
+        unlike = ":" not in name and (error.problems[0].hint or "").startswith("its instances on record have")
+        if unlike and (near := nearest(name)):
+            raise UnknownError(Problem("target.unknown-name", what, near)) from None
+        raise
+    instance = find_instance(full, catalog) if full is not None else None
+    if instance is not None:
+        taken = Note("target.taken-as", f"`{name}` was taken as `{instance.qualified_name}`", "")
+        target = of_instance(text, units, instance, catalog)
+        return target.replaced(notes=(taken, *target.notes))
+    return _by_less_of_it(text, units, name, what, catalog)
+
+
+def _by_less_of_it(text: str, units: int, name: str, what: str, catalog: Catalog) -> Target:
+    """What a part of a name means, or the error, `what`, with what comes nearest."""
+    from difflib import get_close_matches
+
+    from gpuplan.specs.kinds_of_parts import nearest
+    from gpuplan.specs.plain_names import known_as
+    from gpuplan.specs.read_names import reading
+    from gpuplan.specs.several_parts import alternatives, several_parts
+
+    if near := nearest(name):
+        raise UnknownError(Problem("target.unknown-name", what, near))
+    several = alternatives(name)
+    if several:
+        raise several_parts(name, several, catalog)
+    found = reading(name, catalog)
+    said = (
+        f"no page of such a machine was read; by its name take `{found.target}`, with a price of yours by --price" if found else ""
+    )
+    if found is not None and found.count is not None:
+        raise UnknownError(Problem("target.unknown-name", what, said))
+    plain = known_as(name, catalog)
+    if plain is not None:
+        exact = any(is_named(kind, key(plain), catalog) for kind in ("accelerators", "systems"))
+        if near := "" if exact else nearest(plain):
+            raise UnknownError(Problem("target.unknown-name", what, near))
+        return _taken_as(text, units, name, plain, catalog)
+    known = [one for kind in ("accelerators", "systems", "clusters") for one in (*catalog.paths(kind), *catalog.names(kind))]
+    instances = list(catalog.names("instances"))
+    short = [alias.partition(":")[2] for alias in instances if ":" in alias]
+    hint = did_you_mean(key(name), known, most=3) or did_you_mean(key(name), [*instances, *short], most=3)
+    if found is not None and found.spelled not in hint:
+        hint = said  # `GPU-T4-S` is not near to `tpu-v4-host`
+    elif found is not None and not get_close_matches(key(name), known, 1, 0.85):
+        hint = f"the nearest on record is `{found.accelerator}`, which its name holds: of what else it says no page was read"
+    raise UnknownError(Problem("target.unknown-name", what, hint or FORMS))
+
+
+def _taken_as(text: str, units: int, name: str, plain: str, catalog: Catalog) -> Target:
+    """The accelerator or system of a plainer name, with a note that it was taken."""
+    make = of_accelerator if is_named("accelerators", key(plain), catalog) else of_system
+    target = make(text, units, plain, catalog)
+    ident = target.accelerator.id if target.system is None or make is of_accelerator else target.system.id
+    return target.replaced(notes=(Note("target.taken-as", f"`{name}` was taken as `{ident}`", ""), *target.notes))
+
+
+def _of_bracket(text: str, units: int, name: str, inside: str, catalog: Catalog) -> Target:
+    """What the brackets behind the name of a chip say: one part, or several that share the chip."""
+    from gpuplan.specs.several_parts import alternatives, several_parts
+
+    several = alternatives(inside)
+    if several:
+        from gpuplan.specs.kinds_of_parts import nearest
+
+        if near := nearest(name):
+            raise UnknownError(Problem("target.unknown-name", f"`{name}` stands for several parts", near))
+        raise several_parts(inside, several, catalog)
+    whole = f"{units}x {inside}" if units > 1 else inside
+    found = target_by_name(whole, catalog)
+    return found.replaced(text=text) if found is not None else by_beginning(text, units, inside, catalog)
