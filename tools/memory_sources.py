@@ -44,8 +44,8 @@ HELD = (
     "fsdp-qlora",
     "axolotl-kernels", "firefly", "llama-factory-wiki", "mi350x-bench", "mlx-lora", "universal-llm-trainer", "vertex-openllama",
 )  # fmt: skip
-"""Sources that no residual or range may know, whole: they judge these from outside. One of an earlier day, and the newest, which came
-in together; once newer ones have judged, these teach."""
+"""Sources that no residual or range may know, whole: they judge these from outside. One of an earlier day, and the newest,
+which came in together; once newer ones have judged, these teach."""
 OWN = ("maxtext", "mlx-lm", "unsloth")
 """Engines whose residual says more than how far peaks spread: compilers that plan memory, and what they offload by themselves."""
 RANGE = "memory_residual"

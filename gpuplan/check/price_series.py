@@ -73,6 +73,11 @@ def series(one: LoadedFile, listed: PriceList, library: SpecLibrary, refused: Co
     yield from (found for found, place in _managed(one, listed, current, library) if place not in wrong)
 
 
+def _contracted(listed: PriceList, source: str) -> bool:
+    """Whether a price is the user's own; one without a source is not."""
+    return source in listed.sources and listed.sources[source].kind == "user"
+
+
 def _words(one: LoadedFile, listed: PriceList, library: SpecLibrary) -> Iterator[Finding]:
     """Regions, kinds and units that the provider has."""
     known = regions_of(listed.seller)
@@ -106,7 +111,7 @@ def _words(one: LoadedFile, listed: PriceList, library: SpecLibrary) -> Iterator
             yield one.bad("spec.price-kind", (*at, "kind"), message, f"write `{told[0]}`, or correct the note")
         if entry.status == "current" and entry.kind not in ("free", "market", "capacity_block"):
             # Of another day too, as one of them is no longer current; a contract stands beside what the provider asks of others.
-            key = (entry.instance, entry.region, entry.kind, entry.note, listed.sources[entry.source].kind == "user")
+            key = (entry.instance, entry.region, entry.kind, entry.note, _contracted(listed, entry.source))
             first = seen.setdefault(key, place)
             if first != place:
                 line = one.lines.line(("offers", first))

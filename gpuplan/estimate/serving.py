@@ -61,12 +61,11 @@ def serving_profile(engine: Engine, hw: Hardware) -> ServingProfile:
     if profile is None:
         hint = "leave --engine out and the usual one is taken; most serve with `vllm`, or on their own computer with `llama-cpp`"
         raise UsageError(Problem("engine.no-serving", f"the engine `{engine.id}` does not serve", hint))
-    small, large = profile.small_device, profile.large_device
+    small, large, memory = profile.small_device, profile.large_device, hw.memory_capacity.value
     if small is not None:
-        named = hw.asked("small device", lambda one: one.accelerator in small.too)
-        if named or not agreed(hw.memory_capacity.value >= small.below.value):
+        if hw.asked("small device", lambda one: one.accelerator in small.too) or not agreed(memory >= small.below.value):
             return profile.replaced(max_batched_tokens=small.max_batched_tokens, max_sequences=small.max_sequences)
-    if large is not None and agreed(hw.memory_capacity.value >= large.above.value):
+    if large is not None and agreed(memory >= large.above.value):
         return profile.replaced(max_batched_tokens=large.max_batched_tokens)
     return profile
 

@@ -48,7 +48,7 @@ class TrainAsk(Spending, Common, kw_only=True):
     mtbf: Annotated[
         float | None,
         Option(
-            "Accelerator time between interruptions, such as `50000h`; reclaims of spot instances are --spot-life's", RUN, "TIME",
+            "Accelerator time between interruptions, such as `50000h`, beside --spot-life's", RUN, "TIME",
             "s", samples=True, least=1, most=1e13,
         ),
     ] = None  # fmt: skip
@@ -65,7 +65,7 @@ class TrainAsk(Spending, Common, kw_only=True):
     document_spread: Annotated[
         float | None,
         Option(
-            "Standard deviation of the documents' lengths over their mean, such as `1.2`; left out, all are as long", RUN, "RATIO",
+            "Standard deviation of their lengths over the mean, such as `1.2`; left out, all are as long", RUN, "RATIO",
             least=0, most=1e4,
         ),
     ] = None  # fmt: skip
@@ -74,7 +74,7 @@ class TrainAsk(Spending, Common, kw_only=True):
     mtp: Annotated[
         int | None,
         Option(
-            "Modules of multi-token prediction that are trained too; 0: none; left out, as the model was trained", RUN,
+            "Modules of multi-token prediction trained too; 0: none; left out, as the model was trained", RUN,
             least=0, most=1000,
         ),
     ] = None  # fmt: skip
@@ -134,7 +134,7 @@ class TrainAsk(Spending, Common, kw_only=True):
     expert_skew: Annotated[float | None, SKEW] = None
     sync_every: Annotated[
         int | None,
-        Option("Steps that replicas, or groups of --shard-group, take on their own before they average (DiLoCo)", PARALLEL),
+        Option("Steps that replicas, or groups of --shard-group, take before they average (DiLoCo)", PARALLEL),
     ] = None
     recompute: Annotated[
         Recompute | None,
@@ -193,7 +193,7 @@ class TrainAsk(Spending, Common, kw_only=True):
     nvme_bandwidth: Annotated[
         float | None,
         Option(
-            "What the disks of a host read and write for each of its accelerators, such as `1.6GB/s`; left out, as on record",
+            "What disks read and write for each accelerator, such as `1.6GB/s`; left out, as on record",
             PARALLEL, "RATE", "B/s", least=1,
         ),
     ] = None  # fmt: skip
@@ -201,7 +201,7 @@ class TrainAsk(Spending, Common, kw_only=True):
     liger: Annotated[
         bool | None,
         Option(
-            "Liger's kernels: norms, rotary positions and gating fused, and the head with the loss (use_liger_kernel)", PARALLEL,
+            "Liger's fused kernels (use_liger_kernel)", PARALLEL,
             "", one_way=True,
         ),
     ] = None  # fmt: skip
@@ -221,7 +221,7 @@ class TrainAsk(Spending, Common, kw_only=True):
     stages_inside: Annotated[
         bool | None,
         Option(
-            "Pipeline stages of a replica lie side by side, replicas apart (tp-cp-pp-dp); left out, the other way round",
+            "Stages of a replica lie side by side, replicas apart (tp-cp-pp-dp); left out, the other way round",
             PARALLEL, "",
         ),
     ] = None  # fmt: skip
@@ -239,7 +239,7 @@ class TrainAsk(Spending, Common, kw_only=True):
     dispatcher: Annotated[
         Dispatcher | None,
         Option(
-            "How tokens reach experts: `alltoall` (every copy), `deepep` (one for each node), `hybridep` (sorted on the way)",
+            "How tokens reach experts: `alltoall` (each copy), `deepep` (one a node), `hybridep` (sorted on the way)",
             PARALLEL, "KIND",
         ),
     ] = None  # fmt: skip
@@ -280,7 +280,7 @@ class TrainAsk(Spending, Common, kw_only=True):
     ] = None
     reference: Annotated[
         bool | None,
-        Option("A frozen model of the same shape scores each sequence too (DPO; with --rl it does unless left out)", TUNING, ""),
+        Option("A frozen model of the same shape scores each sequence too (DPO; with --rl unless left out)", TUNING, ""),
     ] = None
     rl: Annotated[
         RlMethod | None, Option("ppo or grpo: a step generates responses, scores and trains on them", REINFORCED, "METHOD")
@@ -308,14 +308,14 @@ class TrainAsk(Spending, Common, kw_only=True):
     rollout_gpus: Annotated[
         int | None,
         Option(
-            "Accelerators that only generate, while the rest train; left out, all do both, or chosen with --staleness", REINFORCED,
+            "Accelerators that only generate; left out, all do both, or chosen with --staleness", REINFORCED,
             group="rl",
         ),
     ] = None  # fmt: skip
     staleness: Annotated[
         int | None,
         Option(
-            "Steps that a response may be older than the policy that trains on it (0; with --rollout-gpus 1)", REINFORCED,
+            "Steps that a response may be older than the policy it trains (0; with --rollout-gpus 1)", REINFORCED,
             group="rl", least=0, most=1000,
         ),
     ] = None  # fmt: skip

@@ -63,14 +63,14 @@ class Spending(Record, kw_only=True):
     own_network: Annotated[
         float | None,
         Option(
-            "Network, storage and racks bought beside it, as a share of its price, such as `15%`; left out, not counted", MONEY,
+            "Network, storage and racks beside it, as a share of its price, such as `15%`; left out, none", MONEY,
             "SHARE", "1", group="own", samples=True, least=0, most=100,
         ),
     ] = None  # fmt: skip
     own_staff: Annotated[
         float | None,
         Option(
-            "Staff, spares and repairs of a year as a share of its price, such as `5%`; left out, not counted", MONEY, "SHARE", "1",
+            "Staff, spares and repairs of a year as a share of its price, such as `5%`; left out, none", MONEY, "SHARE", "1",
             group="own", samples=True, least=0, most=100,
         ),
     ] = None  # fmt: skip
@@ -91,14 +91,14 @@ class Spending(Record, kw_only=True):
     pue: Annotated[
         float | None,
         Option(
-            "Energy of the site over that of its computers, such as `1.2`; left out, as the provider publishes", MONEY, "RATIO",
+            "Energy of the site over its computers', such as `1.2`; left out, as the provider publishes", MONEY, "RATIO",
             samples=True, least=1, most=10, too_small="a site draws no less than its computers, 1",
         ),
     ] = None  # fmt: skip
     grid: Annotated[
         str | None,
         Option(
-            "Carbon of the electricity, such as `0.35 kg/kWh`, or a country or region of Google Cloud such as `france`", MONEY,
+            "Carbon of electricity, such as `0.35 kg/kWh`, or a country or region of Google Cloud such as `france`", MONEY,
             "KG/KWH", samples=True,
         ),
     ] = None  # fmt: skip

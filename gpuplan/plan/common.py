@@ -72,7 +72,7 @@ class Common(Record, kw_only=True):
     calibrated: Annotated[
         bool | None,
         Option(
-            "Take what `gpuplan calibrate` measured or imported of the accelerator; `--on local` takes what it measured here",
+            "Take what `gpuplan calibrate` measured or imported of it; `--on local` does so by itself",
             DATA, "", one_way=True, samples=True,
         ),
     ] = None  # fmt: skip

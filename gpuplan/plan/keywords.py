@@ -81,7 +81,7 @@ class FitOptions(TypedDict, total=False):
     specs: str | Path | Sequence[str | Path] | None
     """A folder of your own specs, which win; repeatable."""
     calibrated: Switch
-    """Take what `gpuplan calibrate` measured or imported of the accelerator; `--on local` takes what it measured here."""
+    """Take what `gpuplan calibrate` measured or imported of it; `--on local` does so by itself."""
 
 
 class TrainOptions(TypedDict, total=False):
@@ -96,7 +96,7 @@ class TrainOptions(TypedDict, total=False):
     tokens: Number
     """Tokens of the whole run, such as `300B` or `15T`."""
     mtbf: Number
-    """Accelerator time between interruptions, such as `50000h`; reclaims of spot instances are --spot-life's."""
+    """Accelerator time between interruptions, such as `50000h`, beside --spot-life's."""
     checkpoint_every: Number
     """Time between checkpoints, such as `1h`."""
     seq_len: Whole
@@ -104,13 +104,13 @@ class TrainOptions(TypedDict, total=False):
     documents: Whole
     """Mean length of the documents packed into a sequence, where attention stays within each."""
     document_spread: Number
-    """Standard deviation of the documents' lengths over their mean, such as `1.2`; left out, all are as long."""
+    """Standard deviation of their lengths over the mean, such as `1.2`; left out, all are as long."""
     padded: Switch
     """Each sequence holds one document and padding: not packed."""
     global_batch: Whole
     """Sequences of one optimizer step, over all replicas."""
     mtp: Whole
-    """Modules of multi-token prediction that are trained too; 0: none; left out, as the model was trained."""
+    """Modules of multi-token prediction trained too; 0: none; left out, as the model was trained."""
     precision: words.Precision | None
     """Data type of the arithmetic: bf16, fp16, fp32, tf32, fp8, int8, nvfp4 or bf16-pure."""
     optimizer: words.Optimizer | None
@@ -151,9 +151,9 @@ class TrainOptions(TypedDict, total=False):
     """Tokens of the fullest rank of experts over the mean, or the capacity factor, such as `1.25`; left out, 1."""
     expert_skew: Number
     """Tokens of the busiest expert over those of the idlest, such as `20`; 1: even; left out, even in training, and 200 in
-    serving, as in measured uneven layers."""
+    serving, as measured."""
     sync_every: Whole
-    """Steps that replicas, or groups of --shard-group, take on their own before they average (DiLoCo)."""
+    """Steps that replicas, or groups of --shard-group, take before they average (DiLoCo)."""
     recompute: words.Recompute | None
     """Activations computed again: none, selective (the engine's, or --recompute-modules), selective-op (but every other
     matmul), mlp, moe, full, custom (all but what --keep and --to-host name), or a policy of MaxText, JAX or Paxml such as
@@ -180,11 +180,11 @@ class TrainOptions(TypedDict, total=False):
     offload_to: words.OffloadTo | None
     """Where optimizer and params live then: host or nvme."""
     nvme_bandwidth: Number
-    """What the disks of a host read and write for each of its accelerators, such as `1.6GB/s`; left out, as on record."""
+    """What disks read and write for each accelerator, such as `1.6GB/s`; left out, as on record."""
     compile: Switch
     """The model is compiled (torch.compile), or surely not; left out, as the engine usually runs."""
     liger: Switch
-    """Liger's kernels: norms, rotary positions and gating fused, and the head with the loss (use_liger_kernel)."""
+    """Liger's fused kernels (use_liger_kernel)."""
     overlap: str | Sequence[words.Overlap] | None
     """Communication that runs beside computation, of tp, dp, pp and ep, such as `dp,pp`, or `none`."""
     graphs: Switch
@@ -192,7 +192,7 @@ class TrainOptions(TypedDict, total=False):
     sharp: Switch
     """The switches between nodes add in all-reduces (--zero-stage 0, HSDP); left out, they do not."""
     stages_inside: Switch
-    """Pipeline stages of a replica lie side by side, replicas apart (tp-cp-pp-dp); left out, the other way round."""
+    """Stages of a replica lie side by side, replicas apart (tp-cp-pp-dp); left out, the other way round."""
     sites: Whole
     """Sites of one size that the accelerators stand in, joined by --wan."""
     wan: Number
@@ -200,7 +200,7 @@ class TrainOptions(TypedDict, total=False):
     wan_latency: Number
     """How late a message is in another site, such as `30ms`."""
     dispatcher: words.Dispatcher | None
-    """How tokens reach experts: `alltoall` (every copy), `deepep` (one for each node), `hybridep` (sorted on the way)."""
+    """How tokens reach experts: `alltoall` (each copy), `deepep` (one a node), `hybridep` (sorted on the way)."""
     reduce_in: words.ReduceIn | None
     """Type in which gradients travel: fp32 or bf16."""
     scaling: words.Scaling | None
@@ -222,7 +222,7 @@ class TrainOptions(TypedDict, total=False):
     base_weights: words.BaseWeights | None
     """How frozen weights are stored, such as `nf4-dq` (NF4 with double quantisation)."""
     reference: Switch
-    """A frozen model of the same shape scores each sequence too (DPO; with --rl it does unless left out)."""
+    """A frozen model of the same shape scores each sequence too (DPO; with --rl unless left out)."""
     rl: words.RlMethod | None
     """ppo or grpo: a step generates responses, scores and trains on them."""
     prompts: Whole
@@ -242,9 +242,9 @@ class TrainOptions(TypedDict, total=False):
     rollout_tp: Whole
     """Tensor parallel degree of generation; left out, chosen."""
     rollout_gpus: Whole
-    """Accelerators that only generate, while the rest train; left out, all do both, or chosen with --staleness."""
+    """Accelerators that only generate; left out, all do both, or chosen with --staleness."""
     staleness: Whole
-    """Steps that a response may be older than the policy that trains on it (0; with --rollout-gpus 1)."""
+    """Steps that a response may be older than the policy it trains (0; with --rollout-gpus 1)."""
     reward_model: Text
     """Model that scores the responses; left out, a rule does, which takes no time."""
     critic: Text
@@ -295,22 +295,22 @@ class TrainOptions(TypedDict, total=False):
     own_resale: Number
     """Part of its price that it brings at the end, such as `10%`; left out, nothing."""
     own_network: Number
-    """Network, storage and racks bought beside it, as a share of its price, such as `15%`; left out, not counted."""
+    """Network, storage and racks beside it, as a share of its price, such as `15%`; left out, none."""
     own_staff: Number
-    """Staff, spares and repairs of a year as a share of its price, such as `5%`; left out, not counted."""
+    """Staff, spares and repairs of a year as a share of its price, such as `5%`; left out, none."""
     own_hosting: Number
     """Rent of its place in a month, such as `1500`; left out, not counted."""
     electricity: Number
     """What electricity costs the owner, such as `0.08 USD/kWh`; left out, as industry pays in the US."""
     pue: Number
-    """Energy of the site over that of its computers, such as `1.2`; left out, as the provider publishes."""
+    """Energy of the site over its computers', such as `1.2`; left out, as the provider publishes."""
     grid: Text
-    """Carbon of the electricity, such as `0.35 kg/kWh`, or a country or region of Google Cloud such as `france`."""
+    """Carbon of electricity, such as `0.35 kg/kWh`, or a country or region of Google Cloud such as `france`."""
     set: Mapping[str, SupportsFloat | str] | Sequence[str] | str | None
     """Give any term a value, with its unit; all that rests on it is recomputed; repeatable."""
     specs: str | Path | Sequence[str | Path] | None
     """A folder of your own specs, which win; repeatable."""
     calibrated: Switch
-    """Take what `gpuplan calibrate` measured or imported of the accelerator; `--on local` takes what it measured here."""
+    """Take what `gpuplan calibrate` measured or imported of it; `--on local` does so by itself."""
     emit: words.Emit | None
     """Print what starts the plan, and nothing else: a command, a compose file, Kubernetes objects or a Slurm job."""

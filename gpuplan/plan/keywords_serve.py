@@ -90,7 +90,7 @@ class ServeOptions(TypedDict, total=False):
     """How tokens reach experts that ranks of attention share: `gathered` or `all-to-all`."""
     expert_skew: Number
     """Tokens of the busiest expert over those of the idlest, such as `20`; 1: even; left out, even in training, and 200 in
-    serving, as in measured uneven layers."""
+    serving, as measured."""
     prefill_on: Text
     """Accelerators of a worker that reads prompts, where answers are written on those of --on."""
     prefill_workers: Whole
@@ -208,17 +208,17 @@ class ServeOptions(TypedDict, total=False):
     own_resale: Number
     """Part of its price that it brings at the end, such as `10%`; left out, nothing."""
     own_network: Number
-    """Network, storage and racks bought beside it, as a share of its price, such as `15%`; left out, not counted."""
+    """Network, storage and racks beside it, as a share of its price, such as `15%`; left out, none."""
     own_staff: Number
-    """Staff, spares and repairs of a year as a share of its price, such as `5%`; left out, not counted."""
+    """Staff, spares and repairs of a year as a share of its price, such as `5%`; left out, none."""
     own_hosting: Number
     """Rent of its place in a month, such as `1500`; left out, not counted."""
     electricity: Number
     """What electricity costs the owner, such as `0.08 USD/kWh`; left out, as industry pays in the US."""
     pue: Number
-    """Energy of the site over that of its computers, such as `1.2`; left out, as the provider publishes."""
+    """Energy of the site over its computers', such as `1.2`; left out, as the provider publishes."""
     grid: Text
-    """Carbon of the electricity, such as `0.35 kg/kWh`, or a country or region of Google Cloud such as `france`."""
+    """Carbon of electricity, such as `0.35 kg/kWh`, or a country or region of Google Cloud such as `france`."""
     api_price: Text
     """To compare: what an API asks for a million tokens read, written and read from its cache, such as `0.60/2.40/0.06`."""
     set: Mapping[str, SupportsFloat | str] | Sequence[str] | str | None
@@ -226,6 +226,6 @@ class ServeOptions(TypedDict, total=False):
     specs: str | Path | Sequence[str | Path] | None
     """A folder of your own specs, which win; repeatable."""
     calibrated: Switch
-    """Take what `gpuplan calibrate` measured or imported of the accelerator; `--on local` takes what it measured here."""
+    """Take what `gpuplan calibrate` measured or imported of it; `--on local` does so by itself."""
     emit: words.Emit | None
     """Print what starts the plan, and nothing else: a command, a compose file, Kubernetes objects or a Slurm job."""

@@ -38,6 +38,6 @@ GRAPHS = Option("Kernels are replayed from CUDA graphs", PARALLEL, "")
 
 SKEW = Option(
     "Tokens of the busiest expert over those of the idlest, such as `20`; 1: even; left out, even in training, and 200 in serving,"
-    " as in measured uneven layers",
+    " as measured",
     PARALLEL, "RATIO", least=1, most=1e9, too_small="the busiest expert has no less than the idlest, 1",
 )  # fmt: skip

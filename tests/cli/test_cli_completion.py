@@ -30,6 +30,8 @@ from tests.cli.cli_calls import Call, process
 
 BREAKS = " \t\n\"'@><=;|&(:"
 """Where bash cuts words, unless told otherwise."""
+LACKING = ("summit",)
+"""Clusters that are known, but whose whole cannot be asked for: what joins the halves of a node is on no page."""
 MINE = """format: 1
 id: my-own-gpu
 aliases: [mogpu]
@@ -98,7 +100,8 @@ def test_every_place_that_is_offered_is_one(env: dict[str, str]) -> None:
     catalog = Catalog.open(env={})
     assert {"h100-sxm-80gb", "dgx-h100", "aws:p5.48xlarge", "tpu-v5p-256", "local"} <= set(found)
     for name in found[:: max(1, len(found) // 40)]:
-        assert name == "local" or parse_target(name, catalog).count >= 1
+        if name not in ("local", *LACKING):
+            assert parse_target(name, catalog).count >= 1
 
 
 def test_bash_gets_the_part_that_it_takes_for_the_word(env: dict[str, str]) -> None:

@@ -224,6 +224,18 @@ def test_energy_is_accelerator_time_at_rated_power_as_for_bloom() -> None:
         ("lion", "bf16", 8.0),
         ("sgd", "bf16", 8.0),
         ("adafactor", "bf16", 4.0),
+        # AdEMAMix (2409.03137, 3): three moments. Adam-mini (2406.16793): one. 4-bit states (2309.01507): half a byte for each of
+        # two. LOMO (2306.09782): none, and AdaLomo (2310.10195) rows and columns of one. AdaGrad and RMSprop: one.
+        ("adamw-4bit", "bf16", 5.0),
+        ("lion-8bit", "bf16", 5.0),
+        ("adagrad", "bf16", 8.0),
+        ("rmsprop", "bf16", 8.0),
+        ("rmsprop-8bit", "bf16", 5.0),
+        ("ademamix", "bf16", 16.0),
+        ("ademamix-8bit", "bf16", 7.0),
+        ("adam-mini", "bf16", 8.0),
+        ("lomo", "bf16-pure", 0.0),
+        ("adalomo", "bf16-pure", 0.0),
         ("adamw", "fp32", 8.0),
         ("adamw", "bf16-pure", 4.0),
         ("sgd", "bf16-pure", 2.0),

@@ -103,8 +103,14 @@ def test_memory_falls_with_the_micro_batch_and_the_length(model: str) -> None:
 
 @pytest.mark.parametrize("model", MODELS)
 def test_memory_falls_with_narrower_optimizer_states(model: str) -> None:
-    sizes = [peak(model, dp=8.0, optimizer=name) for name in ("adamw", "lion", "adamw-8bit")]
-    assert all(more > less for more, less in pairwise(sizes)), sizes
+    falling = (
+        ("adamw", "lion", "adamw-8bit", "adamw-4bit"), ("ademamix", "adamw", "adagrad", "adafactor"), ("lion", "lion-8bit"),
+        ("ademamix", "ademamix-8bit"), ("rmsprop", "rmsprop-8bit"), ("adam-mini", "lomo"),
+    )  # fmt: skip
+    for names in falling:
+        sizes = [peak(model, dp=8.0, optimizer=name) for name in names]
+        assert all(more > less for more, less in pairwise(sizes)), (names, sizes)
+    assert peak(model, dp=8.0, optimizer="adalomo") == peak(model, dp=8.0, optimizer="adafactor")
     assert peak(model, dp=8.0, precision="bf16-pure") < peak(model, dp=8.0) <= peak(model, dp=8.0, precision="fp32")
 
 
