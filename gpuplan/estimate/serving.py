@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Literal, TypeAlias
 
-from gpuplan.errors import Problem, UsageError
 from gpuplan.estimate import attention_ranks as between
 from gpuplan.estimate.attention_ranks import hidden, overlaps, sharing_of, tokens_of_experts, two_batches
+from gpuplan.estimate.device_limits import serving_profile
 from gpuplan.estimate.drafting import Drafter, drafted, with_draft_prompt
 from gpuplan.estimate.host_time import decode_parts, pass_parts
 from gpuplan.estimate.host_weights import on_host
@@ -26,14 +26,13 @@ from gpuplan.formulas.basic import (
 )
 from gpuplan.formulas.queueing import uncached_tokens, uneven_context
 from gpuplan.formulas.training import unmodelled_seconds
-from gpuplan.machine.hardware import Hardware
 from gpuplan.models.block_types import BLOCK_TYPES
-from gpuplan.num import agreed, any_true
+from gpuplan.num import any_true
 from gpuplan.plan.parallelism import Parallelism
 from gpuplan.plan.precision import KV_BYTES, byte, stored_in
 from gpuplan.plan.serve import ServePlan
 from gpuplan.record import Record
-from gpuplan.specs.engine import Engine, ServingProfile
+from gpuplan.specs.engine import ServingProfile
 from gpuplan.specs.engine_memory import WindowedKv
 from gpuplan.specs.engine_schedule import Steps
 from gpuplan.specs.quantity import Sourced
@@ -49,25 +48,6 @@ from gpuplan.workload.written_out import written_out
 PLAIN_IN_FILE = 4.0
 """Files of mixed types keep norms and routers in fp32."""
 _START = Source("definition", "the decoder of an encoder-decoder begins with one token")
-
-
-def serving_profile(engine: Engine, hw: Hardware) -> ServingProfile:
-    """How an engine serves on accelerators, which may count as small or as large ones.
-
-    Raises:
-        UsageError: the engine only trains.
-    """
-    profile = engine.serving
-    if profile is None:
-        hint = "leave --engine out and the usual one is taken; most serve with `vllm`, or on their own computer with `llama-cpp`"
-        raise UsageError(Problem("engine.no-serving", f"the engine `{engine.id}` does not serve", hint))
-    small, large, memory = profile.small_device, profile.large_device, hw.memory_capacity.value
-    if small is not None:
-        if hw.asked("small device", lambda one: one.accelerator in small.too) or not agreed(memory >= small.below.value):
-            return profile.replaced(max_batched_tokens=small.max_batched_tokens, max_sequences=small.max_sequences)
-    if large is not None and agreed(memory >= large.above.value):
-        return profile.replaced(max_batched_tokens=large.max_batched_tokens)
-    return profile
 
 
 def _skew(subject: Subject, parallel: Parallelism) -> Term | None:

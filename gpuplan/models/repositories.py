@@ -304,18 +304,19 @@ _MOST_SIZES = 8
 
 
 def of_its_family(name: str, known: Sequence[str]) -> str:
-    """A hint with the sizes of a model that a name says without one; empty where there are none.
+    """A hint with the sizes of a model that a name says without one, by names that are known; empty where there are none.
 
     >>> of_its_family("Qwen2.5-Coder-Instruct", ["qwen2.5-coder-7b", "qwen/qwen2.5-coder-32b-instruct", "qwen2.5-72b"])
-    'the name says no size: name one: `qwen2.5-coder-7b` or `qwen2.5-coder-32b`'
+    'the name says no size: name one: `qwen2.5-coder-7b` or `qwen/qwen2.5-coder-32b-instruct`'
     """
     wanted = _plain(name.rpartition("/")[2])
     sizes: dict[float, str] = {}
+    every = frozenset(known)
     for one in known if len(wanted) > 1 and _SIZE_IN.search(name.lower()) is None else ():
         tail = one.rpartition("/")[2]
         said = _SIZE_IN.search(tail)
         if said is not None and _plain(tail[: said.start()]) == wanted and (size := re.search(r"(\d+(?:\.\d+)?)([bm])", said[1])):
-            short = tail[: said.end()]
+            short = next(each for each in (tail[: said.end()], tail, one) if each in every)
             of = float(size[1]) * (1e-3 if size[2] == "m" else 1.0)
             sizes[of] = min(short, sizes.get(of, short), key=len)
     some = [f"`{sizes[one]}`" for one in sorted(sizes)][:_MOST_SIZES]

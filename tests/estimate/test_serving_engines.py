@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from gpuplan.estimate.serving import ServingModel, ServingPhase, serving_profile
+from gpuplan.estimate.device_limits import serving_profile
+from gpuplan.estimate.serving import ServingModel, ServingPhase
 from gpuplan.estimate.serving_figures import ServingFigures, serving_figures
 from tests.estimate.subjects import serve_plan, subject
 

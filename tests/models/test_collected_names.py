@@ -2,13 +2,15 @@
 
 import os
 import pwd
+import re
 from pathlib import Path
 
 import pytest
 
 from gpuplan.errors import GpuplanError, UsageError
-from gpuplan.models.catalog import find
+from gpuplan.models.catalog import find, names
 from gpuplan.models.diffusion.glance import diffusion_path
+from gpuplan.models.repositories import of_its_family
 
 ROWS = [
     tuple(part.strip() for part in line.split("|"))
@@ -46,3 +48,10 @@ def test_a_name_means_its_model_or_says_what_comes_nearest_and_why(name, wanted)
 def test_a_path_from_the_home_of_a_user_that_there_is_is_no_name_of_a_model():
     with pytest.raises(UsageError, match="cannot read the file"):
         find(f"~{pwd.getpwuid(os.getuid()).pw_name}/no-such-folder")
+
+
+@pytest.mark.parametrize("family", ["canary", "glm-4", "olmoe", "nemotron-nano", "qwen3", "stablelm"])
+def test_each_size_that_is_told_can_be_typed(family):
+    told = re.findall(r"`([^`]+)`", of_its_family(family, names()))
+    assert told
+    assert all(find(one) for one in told)

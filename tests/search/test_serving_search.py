@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from gpuplan.errors import PlanError
-from gpuplan.estimate.serving import ServingModel, serving_profile
+from gpuplan.estimate.device_limits import serving_profile
+from gpuplan.estimate.serving import ServingModel
 from gpuplan.estimate.serving_figures import serving_figures
 from gpuplan.estimate.serving_memory import ServingMemory, at_least
 from gpuplan.plan.ask_serving import FitAsk, ServeAsk
