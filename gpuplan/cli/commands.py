@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cache
 from importlib import import_module
 from typing import Annotated, Any
 
@@ -40,7 +39,6 @@ class Lazy(Group):
         formatter.write(group_help("gpuplan COMMAND [options]", INTRODUCTION, COMMANDS, self.get_params(ctx), FOOTER))
 
 
-@cache
 def _command(name: str) -> Any:
     """The command of a name, made once: it may have some two hundred options."""
     made = get_command(import_module(f"gpuplan.cli.{name.replace('-', '_')}").app)
