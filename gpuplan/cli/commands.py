@@ -40,7 +40,7 @@ class Lazy(Group):
 
 
 def _command(name: str) -> Any:
-    """The command of a name, made once: it may have some two hundred options."""
+    """The command of a name."""
     made = get_command(import_module(f"gpuplan.cli.{name.replace('-', '_')}").app)
     made.name = name
     return made
