@@ -98,7 +98,7 @@ def habits_of(ask: TrainAsk, found: Found) -> Habits:
         habits.take("precision", known.precision.text, known.precision)
     described = is_described(ask, found)
     if described:
-        _recomputed(habits, known, found.card.id)
+        _recomputed(habits, known, float(found.subject.counts.params_total.value))
     # Losses of preferences read whole logits: of the model, and of the one that it is compared with.
     if known.loss is not None and known.loss.text == "chunked" and not (ask.reference or ask.rl or ask.liger):
         habits.take("chunked_loss", True, known.loss, "true")
@@ -137,11 +137,14 @@ def _fused_updates(habits: Habits, wide: bool) -> None:
             habits.chosen.append(Choice(name, str(value).lower(), f"what {ask.optimizer} does", habit=True))
 
 
-def _recomputed(habits: Habits, known: TrainingDefaults, card: str) -> None:
-    """What is made again, as layers of quantised weights may be where others are not, and what waits in the host's memory then."""
+def _recomputed(habits: Habits, known: TrainingDefaults, params: float) -> None:
+    """What is made again, and what waits in the host's memory then.
+
+    Layers of quantised weights may be made again where others are not, and a recipe may differ for the model of so many parameters.
+    """
     ask = habits.ask
     packed = ask.base_weights in QUANTISED_IN_PLACE or (ask.qlora and ask.base_weights is None)
-    again = known.recompute_of.get(card, known.recompute)
+    again = next((one.recompute for one in known.recompute_of if one.params == params), known.recompute)
     if packed and known.recompute_packed is not None:
         again = known.recompute_packed
     if again is None or ask.recompute is not None:

@@ -219,10 +219,9 @@ def some(space: Space[P], most: int) -> list[Index]:
         for cut in whole.pieces(MASKED):
             block = whole.cut(cut)
             legal = legality(space, case, block)
-            if legal.any():
-                columns = block.listed(legal)
-                places = zip(*(columns[name][: most - len(found)].tolist() for name in space.axes), strict=True)
-                found += [(number, *one) for one in places]
+            first = np.unravel_index(np.flatnonzero(legal)[: most - len(found)], legal.shape)
+            at = {name: one[own] for name, one, own in zip(block.names, block.places, first, strict=True)}
+            found += [(number, *one) for one in zip(*(at[name].tolist() for name in space.axes), strict=True)]
             if len(found) == most:
                 return found
     return found

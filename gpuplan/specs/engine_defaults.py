@@ -95,12 +95,19 @@ class Printed(Schema):
     """Whose: of its first rank, which is one of the first pipeline stage, or of the one that holds most."""
 
 
+class RecomputedModel(Schema):
+    """What the recipe of one model runs again: the model that has so many parameters, whatever it is called."""
+
+    params: int
+    recompute: Recomputed
+
+
 class TrainingDefaults(Schema):
     """What an engine takes where its user says nothing; None: what is left out is chosen by what fits and is fastest."""
 
     recompute: Recomputed | None = None
-    recompute_of: dict[Id, Recomputed] = field(default_factory=dict)
-    """The same of single models, by card, where its recipes differ; of others `recompute` holds."""
+    recompute_of: tuple[RecomputedModel, ...] = ()
+    """The same of single models, where its recipes differ; of others `recompute` holds."""
     recompute_packed: Recomputed | None = None
     """The same beside frozen weights that are quantised as they are loaded, where what prepares them for training switches it on;
     None: as elsewhere."""

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from gpuplan.estimate.result import Estimate
+from gpuplan.models.catalog import CARDS
 from gpuplan.plan.ask import TrainAsk
 from gpuplan.search.library import Library
 from gpuplan.search.training import answer_training
@@ -87,3 +90,16 @@ def test_what_is_run_again_is_as_the_recipe_of_the_model_says(model: str, engine
     made = asked(engine, model, tp=4, pp=2, micro_batch=1, global_batch=64, recompute=None)
     said = {choice.name: choice.value for choice in made.chosen if choice.habit}
     assert said.get("recompute") == taken
+
+
+def test_a_recipe_is_of_a_model_whatever_its_card_is_called(tmp_path: Path) -> None:
+    copy = tmp_path / "ours.yaml"
+    text = (CARDS / "qwen3-32b.yaml").read_text(encoding="utf-8")
+    copy.write_text(re.sub(r"(?m)^aliases: .*\n", "", text).replace("id: qwen3-32b\n", "id: ours\n"), encoding="utf-8")
+    given = {"on": "64xh100-sxm-80gb", "tp": 4, "pp": 2, "micro_batch": 1, "recompute": None}
+
+    def taken(model: str) -> list[str]:
+        return [one.value for one in asked(model=model, **given).chosen if one.name == "recompute" and one.habit]
+
+    assert taken("qwen3-32b") == taken(str(copy)) == ["full"]
+    assert taken("qwen2.5-32b") == []
