@@ -130,7 +130,9 @@ def high_end(root: Term) -> Num:
 
 
 def time_ends(root: Term) -> tuple[Num, Num]:
-    """The low and high of one time as `interval` has them, for one candidate or for many."""
+    """The low and high of one time or rate as `interval` has them, for one candidate or for many."""
+    if getattr(root.value, "ndim", 0):
+        return intervals({"": root})[""]
     graph = _Graph([root])
     down: Num = 0.0
     up: Num = 0.0

@@ -117,6 +117,8 @@ def settled(ask: ServeAsk, library: Library) -> Settled:
         kept = first.keys[1] == 0.0
         what = "keep the rate: the shortest time of a request" if kept else "fit: the highest rate, which is less than comes"
         plan, why = judges.plan(fastest.plan), f"of those that {what}"
+        if kept and fastest.behind > 1:
+            why = f"surer, within {100 * (fastest.behind - 1):.1f} % of the shortest time of a request"
     elif fastest.fits:
         most = so_many(fastest.fitting, "plan", " that fits", " that fit")
         plan, why = judges.plan(fastest.plan), f"most tokens a second of {most}"

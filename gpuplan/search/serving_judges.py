@@ -11,7 +11,7 @@ from gpuplan.estimate.subject import Subject
 from gpuplan.estimate.under_load import under_load, when_full
 from gpuplan.num import floor, maximum, minimum, where
 from gpuplan.plan.serve import ServePlan
-from gpuplan.ranges import high_end
+from gpuplan.ranges import high_end, time_ends
 from gpuplan.record import Record, field
 from gpuplan.search.best import Best, Judged, best_of
 from gpuplan.search.serving_space import Want
@@ -31,6 +31,9 @@ TILE = 16
 SURER = 1.25
 """A division that surely fits is taken unless one that fits in the middle of its range is faster by more than this: whoever has two
 cards for a model that just fits divides it as is fastest, and hears that it fits narrowly."""
+KEPT = 1.5
+"""A division that keeps the rate also at the low end of what it can keep is taken unless one that may not keep it, whose requests
+then wait without bound, is expected to answer sooner by more than this."""
 
 
 def filled(plan: ServePlan, subject: Subject) -> ServePlan:
@@ -96,7 +99,7 @@ class Judges(Record, eq=False):
     def keeping(self, part: Part[ServePlan]) -> Judged[ServePlan]:
         """What prefers, of divisions that fit, those that keep the rate, by the time of a request; or else the highest rate.
 
-        Divisions that do not keep it have no time of a request. Those that surely fit have credit.
+        Divisions that do not keep it have no time of a request. Those that surely fit, and that surely keep it, have credit.
         """
         fits, rank, memory = self.held(self.plan(part.plan))
         fitting = part.count(fits)
@@ -116,8 +119,10 @@ class Judges(Record, eq=False):
         load = model.plan.load
         if load is None:
             raise TypeError("only a rate can be kept")
-        time = under_load(model, memory, load, when_full(model, memory)).figures["e2e_s"].value
-        return self._seen(part, fitting, (FITS, 0.0 * time), time, 1.0 / credit(rank))
+        full = when_full(model, memory)
+        time = under_load(model, memory, load, full).figures["e2e_s"].value
+        surely = self.alone or time_ends(full.most)[0] > self._rate()
+        return self._seen(part, fitting, (FITS, 0.0 * time), time, 1.0 / credit(rank) / where(surely, KEPT, 1.0))
 
     def _seen(self, part: Part[ServePlan], fitting: int, before: tuple[Any, ...], value: Any, credited: Any) -> Judged[ServePlan]:
         """The judgement of some divisions, which is kept: what goes before a value that should be small, and its credit."""
