@@ -276,6 +276,12 @@ class Search:
             done |= {one.target for one in todo}
         return self._ranked(found)
 
+    def surely(self) -> Candidate | None:
+        """The best that was looked at of what surely fits and keeps the limits."""
+        order = sorted((one for one in self.kept() if one.rank < -1), key=lambda one: (one.figure(self.least), one.seconds))
+        made = self._searched(order[:1])
+        return next((one for one in made if one.fits and not one.estimate.verdict.narrowly), None)
+
     @property
     def families(self) -> dict[str, tuple[str, str]]:
         """The provider and the accelerator of each target."""

@@ -31,7 +31,7 @@ from gpuplan.search.shape import shape_of
 from gpuplan.search.space import Space
 from gpuplan.search.staged import between
 from gpuplan.search.training import run_of, space_of
-from gpuplan.search.training_space import LAYERS, REPLICAS, evenly, training_space
+from gpuplan.search.training_space import LAYERS, REPLICAS, UNSURE, evenly, training_space, weighed
 from gpuplan.specs.operations import Operations
 
 if TYPE_CHECKING:
@@ -324,7 +324,8 @@ class Look(Record, eq=False):
     def best(self, light: Look) -> list[Reach | None]:
         """Of each machine the best of its legal plans: surely fitting, then fitting, then of least memory; of these the fastest.
 
-        `light` is the same mesh with nothing run again. Between it and this, so many layers are run again as memory asks for.
+        `light` is the same mesh with nothing run again. Between it and this, so many layers are run again as memory asks for, or
+        all of them where none surely fits and that leaves room.
         """
         import numpy as np
 
@@ -333,6 +334,8 @@ class Look(Record, eq=False):
             capacity = light.capacity
             surely = between(light.wall, self.wall, light.high, self.high, capacity)
             narrowly = between(light.wall, self.wall, light.memory, self.memory, capacity)
+            roomy = weighed(self.wall, self.memory, self.high, capacity) < (1 + UNSURE) * narrowly
+            narrowly = np.where((self.memory <= capacity) & roomy, self.wall, narrowly)
         rank = np.where(high <= capacity, -2.0, np.where(memory <= capacity, -1.0, 0.0))
         rank = np.where(self.legal, rank, 1.0).reshape(len(self.legal), -1)
         own = rank.min(axis=1)

@@ -114,6 +114,9 @@ def _by_crew(
         more = (*more, *spares((best or nearest)[0], goal.repair, library))
     if best or nearest:
         more = (*more, *spending((best or nearest)[0]))
+    if best and best[0].estimate.verdict.narrowly:
+        surer = next((one for one in best if not one.estimate.verdict.narrowly), None) or search.surely()
+        more = (*more, _narrowly(best[0], surer, search.least))
     return Planned(
         model=run.model, least=search.least, limits=search.limits, best=said_to_beat(best, search.least, SOONER),
         binds=binds_of(best[0], search.limits) if best else "", looked=search.looked,
@@ -121,6 +124,17 @@ def _by_crew(
         relax=relax, nearest=nearest, command=command_of(run, (best or nearest)[0].offering.target),
         notes=(*notes, *more, *found.notes, *refusals(survey.refused)),
     )  # fmt: skip
+
+
+def _narrowly(best: Candidate, surer: Candidate | None, least: str) -> Note:
+    """That the best may need more memory than it has, and what surely has enough."""
+    headline = best.estimate.verdict.headline.removeprefix("fits narrowly: ")
+    text = f"{best.offering.target} fits narrowly: {headline}"
+    if surer is None:
+        return Note("plan.narrowly", text, "nothing that was looked at and meets the goal surely fits")
+    unit = surer.estimate.figures[least].unit if least in surer.estimate.figures else ""
+    figure = human(surer.figures[least], unit) if unit else f"{surer.figures[least]:,.0f} accelerators"
+    return Note("plan.narrowly", text, f"{surer.offering.target} surely fits: {figure}")
 
 
 def placed_or_fastest(goal: PlanTrainAsk, run: TrainAsk, library: Library) -> tuple[PlanTrainAsk, Places, tuple[Note, ...]]:

@@ -21,7 +21,7 @@ from gpuplan.record import Record
 from gpuplan.search.best import Best
 from gpuplan.search.mesh import Many, parts
 from gpuplan.search.space import Space
-from gpuplan.search.training_space import LAYERS, REPLICAS, Looked, evenly
+from gpuplan.search.training_space import LAYERS, REPLICAS, Looked, evenly, weighed
 
 KEPT = 48
 """Divisions of the work that are kept of each piece of a mesh, by the time that they may reach."""
@@ -33,6 +33,8 @@ NEAR = 32
 """Plans whose neighbours along each axis are looked at in one go."""
 NEAREST = 4
 """Plans whose other cases are: each is an estimate of its own."""
+NARROWLY = -1.0
+"""The rank of plans that fit in the middle of their range, and not surely."""
 AS_FAST = 1.003
 """Times so close to each other are the same."""
 TOLD_APART = 1.03
@@ -57,9 +59,14 @@ class Seen(Record):
     capacity: float
 
     @property
+    def weighed(self) -> float:
+        """The time of a step as it counts."""
+        return float(weighed(self.step, self.memory, self.high, self.capacity)) if self.rank == NARROWLY else self.step
+
+    @property
     def order(self) -> tuple[float, float]:
         """What should be small: as `Looked.judged` has it."""
-        return self.rank, (self.step if self.rank < 0 else self.memory)
+        return self.rank, (self.weighed if self.rank < 0 else self.memory)
 
 
 class Seed(Record):
@@ -170,7 +177,7 @@ class Staged:
             self.seeds[own, other] = Seed(own, other, float(surely[at]), float(narrowly[at]))
 
     def _keep(self, key: Key, step: Any, memory: Any, high: Any, capacity: Any) -> None:
-        rank = -2.0 if high <= capacity else -1.0 if memory <= capacity else 0.0
+        rank = -2.0 if high <= capacity else NARROWLY if memory <= capacity else 0.0
         one = self.seen[key] = Seen(rank, float(step), float(memory), float(high), float(capacity))
         if self._leading is None or (one.order, key != self._leading) < (self.seen[self._leading].order, False):
             self._leading = key
@@ -217,10 +224,10 @@ class Staged:
         lead = self.leading()
         if self.seen[lead].rank == 0:
             return lead
-        rank, limit = self.seen[lead].rank, self.seen[lead].step * TOLD_APART
-        near = [key for key, one in self.seen.items() if one.rank == rank and one.step <= limit]
+        rank, limit = self.seen[lead].rank, self.seen[lead].weighed * TOLD_APART
+        near = [key for key, one in self.seen.items() if one.rank == rank and one.weighed <= limit]
         kinds: dict[int, Key] = {}
-        for key in sorted(near, key=lambda key: self.seen[key].step):
+        for key in sorted(near, key=lambda key: self.seen[key].weighed):
             kinds.setdefault(self.plain(self._plan(key)), key)
         usual = self.plain(self._plan(lead))
         left = {plain: key for plain, key in kinds.items() if plain <= usual}
@@ -236,7 +243,7 @@ class Staged:
 
     def _may(self, seed: Seed) -> float:
         """The time that a division may reach at the safety of the best plan."""
-        return seed.may if self.seen[self.leading()].rank < -1 else min(seed.may, seed.may_narrowly)
+        return seed.may if self.seen[self.leading()].rank < NARROWLY else min(seed.may, seed.may_narrowly)
 
     def _layers(self) -> None:
         """Look at every kind of recomputation, and at every number of layers, where that may be faster than the best plan."""
@@ -257,11 +264,11 @@ class Staged:
     def _limit(self) -> float:
         """The time that a division must be able to reach to be worth looking at."""
         lead = self.seen[self.leading()]
-        return lead.step * AS_FAST if lead.rank < 0 else inf
+        return lead.weighed * AS_FAST if lead.rank < 0 else inf
 
     def _good(self, key: Key) -> bool:
-        """Whether a plan is as safe as it is asked to be, so that nothing needs to be run again."""
-        return self.seen[key].rank <= min(self.seen[self.leading()].rank, -1.0)
+        """Whether a plan surely fits, so that nothing needs to be run again."""
+        return self.seen[key].rank < NARROWLY
 
     def _kinds(self, seeds: Iterable[Seed]) -> None:
         """Look at divisions with every kind of recomputation in all layers, which bounds what fewer layers may reach."""

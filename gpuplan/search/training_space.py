@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeAlias
 from gpuplan.estimate.answer import PLACES
 from gpuplan.estimate.subject import Subject
 from gpuplan.estimate.training import Works, training_figures
-from gpuplan.num import ceil_div, floor, maximum, where
+from gpuplan.num import ceil_div, floor, maximum, minimum, where
 from gpuplan.plan.parallelism import Rule, Shape
 from gpuplan.plan.train import TrainPlan, even, train_rules
 from gpuplan.ranges import high_end
@@ -103,10 +103,29 @@ class Looked(Record, eq=False):
         """-2 where all that is doubtful about the memory leaves it within what there is, -1 where it fits in the middle, else 0."""
         return where(self.high <= self.capacity, -2.0, where(self.memory <= self.capacity, -1.0, 0.0))
 
+    @property
+    def weighed(self) -> Any:
+        """The time of a step as `weighed` has it."""
+        return weighed(self.step, self.memory, self.high, self.capacity)
+
     def judged(self, part: Part[TrainPlan]) -> Judged[TrainPlan]:
-        """The fastest plan that surely fits is preferred, then the fastest that fits, then the one of least memory."""
+        """The fastest plan that surely fits is preferred, then of those that fit, then the one of least memory.
+
+        Of those that fit, but not surely, the time is weighed by how likely they do not.
+        """
         fits = self.memory <= self.capacity
-        return Judged(part, part.count(fits), (self.rank, where(fits, self.step, self.memory)))
+        return Judged(part, part.count(fits), (self.rank, where(fits, self.weighed, self.memory)))
+
+
+def weighed(step: Any, memory: Any, high: Any, capacity: Any) -> Any:
+    """The time of a step, as much longer as it is doubtful that the plan fits: not at all where it surely does."""
+    wide = where(high > memory, high - memory, 1.0)
+    return step * (1.0 + UNSURE * minimum(maximum((high - capacity) / wide, 0.0), 1.0))
+
+
+UNSURE = 0.5
+"""By how much longer a step counts of a plan that takes all memory there is, which is as likely to fit as not: where nothing surely
+fits, to run more again is better than to leave no room."""
 
 
 Safety: TypeAlias = Literal["surely", "counted", "middle"]

@@ -254,6 +254,20 @@ def test_fine_tuning_in_words(library: Library) -> None:
     assert "frozen in 4 bits" in said
 
 
+def test_what_fits_narrowly_is_said_with_what_surely_fits(library: Library) -> None:
+    """Adapters of 70 billion weights of 16 bits on one card of 180 GB leave little room: who rents it hears so."""
+    goal = PlanFinetuneAsk(on="1xb200,8xh100", minimize="gpus")
+    run = TrainAsk(model="llama-3.1-70b", on="", lora=16, tokens=5e7, seq_len=1024)
+    found = plan_finetune(goal, run, library)
+    assert found.best[0].offering.target == "1xb200"
+    assert found.best[0].estimate.verdict.narrowly
+    note = next(note for note in found.notes if note.code == "plan.narrowly")
+    assert "may need up to" in note.text
+    assert note.hint == "8xh100 surely fits: 8 accelerators"
+    memory, capacity = (found.best[0].figures[name] for name in ("peak_memory_bytes", "memory_capacity_bytes"))
+    assert memory < 0.95 * capacity, "where nothing surely fits, room counts"
+
+
 @pytest.mark.parametrize(
     ("on", "goal", "least", "first", "note"),
     [

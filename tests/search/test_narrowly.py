@@ -1,12 +1,19 @@
-"""A division that fits narrowly is served where it is much faster; where it is hardly faster the surer one is, and says so."""
+"""A division that fits narrowly is served where it is much faster; where it is hardly faster the surer one is, and says so.
+
+Of training plans none of which surely fits, the one is taken whose time, longer by how doubtful its room is, is least.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from gpuplan.estimate.result import Estimate
 from gpuplan.search.ask import answered
 from gpuplan.search.serving_judges import SURER
+from gpuplan.search.staged import AS_FAST
+from gpuplan.search.training_space import weighed
 
 
 def ask(**more: Any) -> Estimate:
@@ -40,3 +47,27 @@ def test_under_a_rate_too() -> None:
     made = ask(rate=0.2)
     assert made.question["tp"] == "2"
     assert made.verdict.narrowly
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"model": "llama-3.1-70b", "on": "1xb200", "lora": 16, "seq_len": 1024},
+        {"model": "llama-3.1-8b", "on": "4xa6000"},
+    ],
+)
+def test_where_no_training_plan_surely_fits_room_counts(given: dict[str, Any]) -> None:
+    open_ = answered("train", given, advise=False, keep=True)
+    assert open_.verdict.narrowly
+    for recompute in ("none", "selective-op", "full"):
+        other = answered("train", {**given, "recompute": recompute}, advise=False, keep=True)
+        if other.verdict.fits:
+            assert _weighed(open_) <= _weighed(other) * AS_FAST
+
+
+def _weighed(made: Estimate) -> float:
+    """The time of a step as the search counts it."""
+    step, memory, capacity = (
+        float(made.figures[name].value) for name in ("step_time_s", "peak_memory_bytes", "memory_capacity_bytes")
+    )
+    return float(weighed(step, memory, made.ranges["peak_memory_bytes"][1], capacity))
