@@ -195,7 +195,7 @@ class Staged:
                 break
         key = self._surest()
         found, lead = self.seen[key], self.seen[self.leading()]
-        behind = found.step / lead.step if lead.rank < 0 and found.step > lead.step * AS_FAST else 1.0
+        behind = found.weighed / lead.weighed if lead.rank < 0 and found.weighed > lead.weighed * AS_FAST else 1.0
         return Best(self._plan(key), self.fitting > 0, self.looked_at, self.fitting, found.order, behind)
 
     def leading(self) -> Key:

@@ -110,7 +110,7 @@ def _looked(subject: Any, whole: Any, case: Any, rows: Any) -> list[tuple[float,
             return []
         made = looked(subject, plan(rows))
         ranks = np.broadcast_to(made.rank, len(rows))
-        worth = np.where(ranks < 0, made.step, made.memory)
+        worth = np.where(ranks < 0, made.weighed, made.memory)
     return [min(zip(map(float, ranks), map(float, worth), strict=True))]
 
 
