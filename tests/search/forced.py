@@ -34,7 +34,7 @@ def questions() -> list[TrainAsk]:
 
 
 class Found(Record):
-    """What comes of a question: how safely it fits (-2 surely, -1 in the middle, 0 not), and how fast."""
+    """What comes of a question: how safely it fits (-2 surely, -1 in the middle, 0 not), and how fast, room counted."""
 
     plan: TrainPlan
     rank: float
@@ -55,8 +55,8 @@ def found(ask: TrainAsk) -> Found:
     best = chosen_with(habits, about)[2]
     seen, tokens = looked(about.subject, best.plan), best.plan.seq_len * best.plan.global_batch
     slow = time_ends(training_figures(about.subject, best.plan).figures["step_time_s"])[1]
-    speed = float(tokens / seen.step)
-    return Found(best.plan, float(seen.rank), speed, speed * best.behind, float(tokens / slow))
+    speed = float(tokens / seen.weighed)
+    return Found(best.plan, float(seen.rank), speed, speed * best.behind, float(tokens / slow * seen.step / seen.weighed))
 
 
 def forced(ask: TrainAsk) -> Iterator[dict[str, Any]]:
