@@ -177,7 +177,7 @@ def together(prompts: Side, answers: Side, links: tuple[Hardware, ...], asked: A
         "tokens_per_s_per_accelerator": rate_each.term("tokens_per_s_per_accelerator", rate=tokens, ways=chips),
         "prefill_utilization": queue.part_of_rate.term("prefill_utilization", rate=rate, most=read.most),
         "decode_utilization": queue.part_of_rate.term("decode_utilization", rate=rate, most=most),
-        "full_tpot_s": full.seconds, "prefill_workers": prompts.workers, "decode_workers": answers.workers,
+        "full_tpot_s": full.seconds, "prefill_workers": prompts.workers, "decode_workers": answers.workers, "accelerators": chips,
         "running_requests": model.leaves.times("running_requests", running, ranks),
         "kv_transfer_bytes": read.sent, "kv_transfer_s": read.transfer, "kv_transfer_waited_s": read.waited,
     }  # fmt: skip

@@ -36,7 +36,8 @@ _SLOTS: Mapping[str, tuple[tuple[str, ...], ...]] = {
         ("images_per_hour", "clips_per_hour", "images_per_s", "audio_seconds_per_s", "sequences_per_s", "tokens_per_s"),
         ("cost_usd_per_audio_hour", "cost_usd_per_thousand_images", "cost_usd_per_thousand_clips",
          "cost_usd_per_million_output_tokens", "cost_usd_per_million_tokens"),
-        ("available_tokens_per_s", "break_even_tokens_per_month", "highest_rate_per_s", "max_sequences", "headroom_bytes"),
+        ("available_tokens_per_s", "accelerators", "break_even_tokens_per_month", "highest_rate_per_s", "max_sequences",
+         "headroom_bytes"),
         ("tokens_per_s_per_user",), ("mfu",), ("mbu",), ("headroom_bytes",),
     ),
     "fit": (

@@ -77,6 +77,9 @@ def test_workers_are_added_until_a_rate_is_kept() -> None:
     assert figure(made, "requests_per_s") == 20
     assert figure(made, "prefill_utilization") <= 0.9
     assert figure(made, "decode_utilization") <= 0.9
+    each = served(**BASE, prefill_workers=1, decode_workers=1)
+    sizes = figure(each, "accelerators")
+    assert figure(made, "accelerators") == sizes / 2 * (figure(made, "prefill_workers") + figure(made, "decode_workers"))
     fewer = {"prefill_workers": int(figure(made, "prefill_workers")) - 1, "decode_workers": int(figure(made, "decode_workers"))}
     with pytest.raises(InfeasibleError, match=r"are more than the workers keep: .* at most of those that read prompts"):
         served(**BASE, **fewer, rate=20)
