@@ -61,6 +61,8 @@ def test_a_short_name_says_what_it_was_taken_as() -> None:
     assert shipped().find("accelerators", "h100-sxm-80gb").notes == ()
 
 
+LABELS = {"nvidia-tesla-p100": "p100-pcie-16gb"}
+"""What a cloud calls the one size that it has (GPU machine types, https://cloud.google.com/compute/docs/gpus: P100, 16 GB HBM2)."""
 USUAL = ("a100", "a800", "h100", "h800", "rtx-3050", "rtx-3060", "jetson-orin-nano")
 """Parts whose plain name means the size that their vendor's datasheet or kit has: smaller ones are older or newer side lines."""
 OTHER_PART = re.compile(r"xt|xtx|ti|gre|super|max|pro|ultra|q|d|laptop|server|workstation|sff|ada|s|x|\d+c|\d+s")
@@ -94,7 +96,7 @@ def test_a_name_without_a_size_means_the_smallest_and_says_so() -> None:
     seen = set()
     for stem, found in several.items():
         for name in {stem, *(name for name, ident in names.items() if ident in found)}:
-            if without_size(name) != name:
+            if without_size(name) != name or name in LABELS:
                 continue
             try:
                 meant = catalog.find("accelerators", name)
@@ -105,6 +107,11 @@ def test_a_name_without_a_size_means_the_smallest_and_says_so() -> None:
             said = " ".join(f"{note.text} {note.hint}" for note in meant.notes)
             assert name == meant.id or all(other in said for other in found), (name, said)
     assert {"rtx-4060-ti", "rtx-5060-ti", "gh200", "v100-sxm2", "jetson-orin-nx"} <= seen
+
+
+@pytest.mark.parametrize(("name", "ident"), LABELS.items())
+def test_the_label_of_a_cloud_is_the_size_that_it_has(name: str, ident: str) -> None:
+    assert shipped().find("accelerators", name).id == ident
 
 
 def test_unknown_name() -> None:
