@@ -10,6 +10,7 @@ from gpuplan.errors import Note, Problem, SpecError
 from gpuplan.files.read import is_file
 from gpuplan.models.card import CardSource
 from gpuplan.models.glance import called_in, cards_in, is_generic
+from gpuplan.optimizers import Optimizer
 from gpuplan.schema import Fault, Limits, Pattern, PositiveInt, Schema, field, read
 from gpuplan.strict_yaml import LineMap, load_yaml
 from gpuplan.term import NOT_ON_RECORD, Source, Term
@@ -70,7 +71,7 @@ class GenericCard(Schema):
     """Kernels of the forward pass."""
     batch: PositiveInt | None = None
     """Samples an accelerator takes at once in the published recipe."""
-    optimizer: Literal["adamw", "adamw-8bit", "adafactor", "muon", "lion", "sgd"] | None = None
+    optimizer: Optimizer | None = None
     """The optimizer of the published recipe."""
     input: SampleInput | None = None
     notes: tuple[str, ...] = ()
