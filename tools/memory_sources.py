@@ -6,7 +6,7 @@ Peaks of memory are counted, not fitted, but some counts of an engine's profile 
 says two figures: of sources that the profiles knew, and of each source with what was learnt from it taken away: a count has the
 middle of what other engines have, or is left out where none has it. How far measured peaks lie from these estimates of sources left
 out is the range of the residual (`memory_residual`) of every profile, one for all; a source is judged with the range of the others.
-`--write` puts the range into hardware_specs/engines.
+`--write` puts the range into hardware_specs/engines, with today as the day on which somebody looked at the source.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import statistics
 import tempfile
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -216,13 +217,14 @@ def main() -> None:
     print(f"{'all':18s} known    {told([(one, residual) for one in known])}")
     print(f"{'':18s} left out {told(judged)}")
     if args.write:
-        write(residual, f"{len(apart)} peaks of {len({one.source for one in apart})} sources, each left out in its turn")
+        note = f"{len(apart)} peaks of {len({one.source for one in apart})} sources, each left out in its turn"
+        write(residual, note, datetime.now(UTC).date())
 
 
-def write(residual: tuple[float, float], note: str) -> None:
-    """Put the range into every profile that has no residual of its own."""
+def write(residual: tuple[float, float], note: str, day: date) -> None:
+    """Put the range into every profile that has no residual of its own; `day` is when the source was looked at."""
     source = (
-        f'  {LEFT_OUT}: {{title: "{TITLE}", url: "{URL}", checked: 2026-11-22, kind: fitted, '
+        f'  {LEFT_OUT}: {{title: "{TITLE}", url: "{URL}", checked: {day}, kind: fitted, '
         f'note: "tools/memory_sources.py: {note}; the largest of them is linked"}}'
     )
     line = f"  {RANGE}: {{value: 1.0, source: {LEFT_OUT}, accept: [{residual[0]:g}, {residual[1]:g}]}}"

@@ -11,14 +11,12 @@ from gpuplan.accuracy.layout import modules_of, stages_of
 from gpuplan.accuracy.model import card_of
 from gpuplan.accuracy.rows import Row, Skip
 from gpuplan.models.card import ModelCard
+from gpuplan.optimizers import OPTIMIZERS, OPTIMIZERS_ALSO_CALLED, Optimizer
 from gpuplan.plan.ask import TrainAsk
-from gpuplan.plan.precision import OPTIMIZERS
 from gpuplan.plan.remat import ALSO_CALLED, POLICIES, RESULTS
 from gpuplan.plan.words import (
-    OPTIMIZERS_ALSO_CALLED,
     AttentionKernel,
     Offload,
-    Optimizer,
     Overlap,
     Precision,
     Recompute,

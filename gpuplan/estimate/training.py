@@ -34,6 +34,7 @@ from gpuplan.plan.words import AttentionKernel
 from gpuplan.record import Record
 from gpuplan.specs.engine import Engine
 from gpuplan.specs.engine_training import TrainingProfile
+from gpuplan.specs.engines_that import engines_that
 from gpuplan.term import USER, Source, Term, total
 from gpuplan.workload.activations import KeepingHabits
 from gpuplan.workload.context import Leaves, Types
@@ -188,13 +189,11 @@ def profile_of(engine: Engine, plan: TrainPlan) -> TrainingProfile:
     how, profile = plan.how, training_profile(engine)
     if how.compiled and profile.compiled is None:
         told = f"--compile: {engine.name} is not run with torch.compile: its kernels are fused ones of its own, or its compiler's"
-        hint = "leave it out, or name an engine that compiles models, such as `fsdp`, `torchtitan` or `deepspeed`"
+        hint = f"leave it out, or name an engine that compiles models: {engines_that(lambda one: one.compiled is not None)}"
         raise UsageError(Problem("engine.compile", told, hint))
     if how.liger and profile.liger is None:
         told = f"--liger: {engine.name} does not take Liger's kernels"
-        hint = (
-            "leave it out, or name an engine that does, such as `trl`, `accelerate`, `peft`, `axolotl`, `llama-factory`, `ms-swift`"
-        )
+        hint = f"leave it out, or name an engine that does: {engines_that(lambda one: one.liger is not None)}"
         raise UsageError(Problem("engine.liger", told, hint))
     if plan.tuning.frozen and not how.compiled:
         profile = profile.around_adapters()

@@ -11,7 +11,7 @@ from gpuplan.files.home import from_home
 from gpuplan.files.read import exists, is_file
 from gpuplan.models.card import ModelCard, load_card
 from gpuplan.models.diffusion.glance import diffusion_path, is_diffusion
-from gpuplan.models.glance import card_aliases, is_called, is_generic
+from gpuplan.models.glance import called_in, card_aliases, cards_in, is_generic, names_in
 from gpuplan.models.spellings import unrouted
 
 if TYPE_CHECKING:
@@ -146,18 +146,16 @@ def _by_words(name: HubName, extra_dirs: Sequence[Path]) -> ModelCard | None:
 
 def names(extra_dirs: Sequence[Path] = ()) -> list[str]:
     """Every id and alias, in lower case, without parsing a card."""
-    found: list[str] = []
-    for path in paths(extra_dirs):
-        found.append(path.stem)
-        found += card_aliases(path)
-    return sorted(set(found))
+    if not extra_dirs:
+        return [*names_in(CARDS)]
+    return sorted({name for path in paths(extra_dirs) for name in (path.stem, *card_aliases(path))})
 
 
 def paths(extra_dirs: Sequence[Path] = ()) -> Iterator[Path]:
     """The file of every card, a user's before the shipped one of the same id, which is left out."""
     seen: set[str] = set()
     for folder in [*extra_dirs, CARDS]:
-        for path in sorted(folder.glob("*.yaml")):
+        for path in cards_in(folder):
             if path.stem not in seen:
                 seen.add(path.stem)
                 yield path
@@ -193,7 +191,7 @@ def _by_id(name: str, folders: Iterable[Path]) -> Path | None:
 def _by_alias(name: str, folders: Iterable[Path]) -> Path | None:
     wanted = name.lower()
     for folder in folders:
-        found = [path for path in sorted(folder.glob("*.yaml")) if is_called(path, wanted)]
+        found = [*called_in(folder, wanted)]
         if len(found) > 1:
             both = " and ".join(f"`{path.stem}`" for path in found)
             raise SpecError(Problem("model.alias-twice", f"`{name}` is an alias of {both}", "take it out of one", str(found[0])))

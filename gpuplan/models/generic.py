@@ -9,7 +9,8 @@ from typing import Annotated, Any, Literal
 from gpuplan.errors import Note, Problem, SpecError
 from gpuplan.files.read import is_file
 from gpuplan.models.card import CardSource
-from gpuplan.models.glance import is_called, is_generic
+from gpuplan.models.glance import called_in, cards_in, is_generic
+from gpuplan.optimizers import Optimizer
 from gpuplan.schema import Fault, Limits, Pattern, PositiveInt, Schema, field, read
 from gpuplan.strict_yaml import LineMap, load_yaml
 from gpuplan.term import NOT_ON_RECORD, Source, Term
@@ -70,7 +71,7 @@ class GenericCard(Schema):
     """Kernels of the forward pass."""
     batch: PositiveInt | None = None
     """Samples an accelerator takes at once in the published recipe."""
-    optimizer: Literal["adamw", "adamw-8bit", "adafactor", "muon", "lion", "sgd"] | None = None
+    optimizer: Optimizer | None = None
     """The optimizer of the published recipe."""
     input: SampleInput | None = None
     notes: tuple[str, ...] = ()
@@ -109,11 +110,7 @@ def generic_path(name: str, extra_dirs: Sequence[Path] = ()) -> Path | None:
             path = folder / f"{wanted}.yaml"
             if is_file(path) and (folder is GENERIC or is_generic(path)):
                 return path
-    for folder in (*extra_dirs, GENERIC):
-        for path in sorted(folder.glob("*.yaml")):
-            if is_called(path, wanted, "generic"):
-                return path
-    return None
+    return next((path for folder in (*extra_dirs, GENERIC) for path in called_in(folder, wanted, "generic")), None)
 
 
 def generic_cards(extra_dirs: Sequence[Path] = ()) -> Iterator[GenericCard]:
@@ -123,14 +120,14 @@ def generic_cards(extra_dirs: Sequence[Path] = ()) -> Iterator[GenericCard]:
         SpecError: a card is not valid.
     """
     for folder in (*extra_dirs, GENERIC):
-        for path in sorted(folder.glob("*.yaml")):
+        for path in cards_in(folder):
             if folder is GENERIC or is_generic(path):
                 yield load_generic(path)
 
 
 def generic_names() -> list[str]:
     """The ids of the shipped generic cards."""
-    return sorted(path.stem for path in GENERIC.glob("*.yaml"))
+    return [path.stem for path in cards_in(GENERIC)]
 
 
 def load_generic(path: Path) -> GenericCard:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from fnmatch import fnmatchcase
-from functools import cache
+from functools import cache, lru_cache
 from math import log
 from pathlib import Path
 from typing import Annotated
@@ -133,6 +133,7 @@ def of_its_size(name: str) -> str:
     return f"by the size in its name the nearest on record is `{min(far, key=far.__getitem__)}`: what it is built like is not known"
 
 
+@lru_cache(4096)
 def _size(name: str) -> tuple[float, float | None] | None:
     """The parameters that a name says, all of them and those of a token, in billions."""
     tail = re.sub(r"(?<=\d)_(?=\d)", ".", name.rpartition("/")[2].lower()).replace("_", "-")
@@ -149,4 +150,13 @@ def _fits(name: str, patterns: tuple[str, ...], *, whole: bool = False) -> bool:
     if whole:
         return full in patterns
     tail = full.rpartition("/")[2].removesuffix(":latest")
-    return any(fnmatchcase(full if "/" in one else tail, one) for one in patterns)
+    plain, open_ended = _sorted_out(patterns)
+    named = tail in plain or ("/" in full and full in plain)
+    return named or any(fnmatchcase(full if "/" in one else tail, one) for one in open_ended)
+
+
+@lru_cache(1024)
+def _sorted_out(patterns: tuple[str, ...]) -> tuple[frozenset[str], tuple[str, ...]]:
+    """Patterns that are names as they stand, and those in which a sign stands for anything."""
+    open_ended = tuple(one for one in patterns if set(one) & set("*?["))
+    return frozenset(patterns).difference(open_ended), open_ended

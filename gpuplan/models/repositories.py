@@ -142,8 +142,8 @@ def _tuned(owner: str, name: str, why: str, extra_dirs: Sequence[Path]) -> Model
     from gpuplan.models.catalog import find, names
 
     whole = f"{owner}/{name}".lower()
-    wanted = _TUNED.sub("", whole)
-    alike = [one for one in names(extra_dirs) if one.startswith(f"{owner}/".lower()) and _TUNED.sub("", one) == wanted]
+    wanted = _untuned(whole)
+    alike = [one for one in names(extra_dirs) if one.startswith(f"{owner}/".lower()) and _untuned(one) == wanted]
     if not owner or not alike:
         return None
     near = _nearest_of(whole, alike)
@@ -255,8 +255,8 @@ def _alike(repository: str, known: Sequence[str], extra_dirs: Sequence[Path]) ->
     from gpuplan.models.catalog import find
 
     tail = repository.rpartition("/")[2].lower()
-    wanted = _TUNED.sub("", tail)
-    alike = {one.rpartition("/")[2]: one for one in reversed(known) if wanted == _TUNED.sub("", one.rpartition("/")[2])}
+    wanted = _untuned(tail)
+    alike = {one.rpartition("/")[2]: one for one in reversed(known) if wanted == _untuned(one.rpartition("/")[2])}
     return find(alike[_nearest_of(tail, sorted(alike))], extra_dirs, cards_only=True) if alike else None
 
 
@@ -268,7 +268,13 @@ def names_in(repository: str) -> Iterator[str]:
     """
     whole = repository.rpartition("/")[2]
     bare = _OWNER.sub("", whole)
-    yield from dict.fromkeys((repository, whole, bare, _TUNED.sub("", whole), _TUNED.sub("", bare)))
+    yield from dict.fromkeys((repository, whole, bare, _untuned(whole), _untuned(bare)))
+
+
+@lru_cache(16384)
+def _untuned(name: str) -> str:
+    """A name without words of tuning."""
+    return _TUNED.sub("", name)
 
 
 def made_from(name: str, known: Sequence[str]) -> str:
@@ -329,7 +335,7 @@ def of_its_family(name: str, known: Sequence[str]) -> str:
 @lru_cache(8192)
 def _plain(name: str) -> str:
     """A name without words of tuning and separators."""
-    return squeezed(_TUNED.sub("", name.lower()))
+    return squeezed(_untuned(name.lower()))
 
 
 def _by_letters(name: str, known: Sequence[str]) -> str:

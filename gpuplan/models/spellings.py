@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from functools import lru_cache
 
 _PLACE = re.compile(
     r"^~(?=\w)|^@?(?:accounts/[^/]+/(?:models|routers)|cf|[a-z]{2}\.)/?|/(?:community|latest)$|-(?:free|latest)$", re.IGNORECASE
@@ -74,6 +75,7 @@ def _bare(name: str) -> str:
     return re.sub(r"(?<=qwen)(?=[23]5)(\d)", r"\1.", _POINT.sub(".", _PLACE.sub("", name)), flags=re.IGNORECASE)
 
 
+@lru_cache(16384)
 def squeezed(name: str) -> str:
     """What is left of a name without its owner, hyphens and words of tuning: what all spellings of it share.
 

@@ -8,6 +8,7 @@ These records are the one table of options: a field with an `Option` is an optio
 from collections.abc import Mapping
 from typing import Annotated
 
+from gpuplan.optimizers import Optimizer
 from gpuplan.plan.ask_money import Spending
 from gpuplan.plan.ask_serving import FitAsk, ServeAsk
 from gpuplan.plan.common import Common
@@ -23,7 +24,6 @@ from gpuplan.plan.words import (
     LoraTargets,
     Offload,
     OffloadTo,
-    Optimizer,
     Overlap,
     Precision,
     Recompute,

@@ -5,6 +5,7 @@
 from typing import Annotated
 
 from gpuplan.errors import Note
+from gpuplan.optimizers import Optimizer
 from gpuplan.plan.ask_diffusion import GenerationAsk, PictureAsk
 from gpuplan.plan.option import LOADED, MONEY, NUMBERS, PARALLEL, RUN, SERVED, Option
 from gpuplan.plan.shared_options import (
@@ -33,7 +34,6 @@ from gpuplan.plan.words import (
     Emit,
     ExpertExchange,
     KvFormat,
-    Optimizer,
     Precision,
     Router,
     Task,

@@ -6,7 +6,8 @@ from typing import cast, get_args
 
 from gpuplan.models.block_types import BLOCK_TYPES, GGML
 from gpuplan.models.gguf_mixture import FILE_TYPES
-from gpuplan.plan.words import BaseWeights, KvFormat, Optimizer, Precision, WeightFormat
+from gpuplan.optimizers import Optimizer
+from gpuplan.plan.words import BaseWeights, KvFormat, Precision, WeightFormat
 from gpuplan.record import Record
 from gpuplan.term import Source, Term
 from gpuplan.work import Dtype
@@ -147,7 +148,6 @@ _QUANTISED: dict[Optimizer, float] = {
     "adamw-8bit": 1.0, "adamw-4bit": 0.5, "lion-8bit": 1.0, "rmsprop-8bit": 1.0, "ademamix-8bit": 1.0,
 }  # fmt: skip
 """Bytes of a moment that is quantised by blocks."""
-OPTIMIZERS: tuple[Optimizer, ...] = tuple(_MOMENTS)
 
 
 def quantised_moment(optimizer: Optimizer) -> float | None:

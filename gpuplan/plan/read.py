@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from gpuplan.errors import GpuplanError, Note, Problem, UsageError, did_you_mean
+from gpuplan.optimizers import OPTIMIZERS_ALSO_CALLED
 from gpuplan.plan.ask import ASKS
 from gpuplan.plan.ask_goal import GOALS
 from gpuplan.plan.option import WHOLE, Entry, Option, by_key, entries
-from gpuplan.plan.words import ALSO_CALLED, NEAREST, OPTIMIZERS_ALSO_CALLED
+from gpuplan.plan.words import ALSO_CALLED, NEAREST
 from gpuplan.record import Record
 from gpuplan.units import HOUR, UnitError, brief, human, parse, parse_count, within
 from gpuplan.units import number as number_of

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 
 from gpuplan.errors import Problem
 from gpuplan.num import Num
+from gpuplan.optimizers import Optimizer
 from gpuplan.plan.parallelism import Rule
-from gpuplan.plan.words import Optimizer, Precision
+from gpuplan.plan.words import Precision
 from gpuplan.record import Record
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from gpuplan.errors import Problem
 from gpuplan.num import Num, ceil_div, is_array, maximum
+from gpuplan.optimizers import Optimizer
 from gpuplan.plan.again import module_rules
 from gpuplan.plan.parallelism import (
     Parallelism,
@@ -29,7 +30,6 @@ from gpuplan.plan.words import (
     LoraTargets,
     Offload,
     OffloadTo,
-    Optimizer,
     Overlap,
     Precision,
     Recompute,

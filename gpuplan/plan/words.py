@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal, TypeAlias
 
+from gpuplan import optimizers
+
 Recompute: TypeAlias = Literal[
     "none", "selective", "selective-op", "mlp", "moe", "full", "custom",
     "minimal_with_context", "minimal", "save_dot_with_context_except_mlp", "save_dot_except_mlpwi", "save_dot_except_mlp",
@@ -19,29 +21,7 @@ Recompute: TypeAlias = Literal[
 RecomputeModule: TypeAlias = Literal["core_attn", "layernorm", "mla_up_proj", "mlp", "moe", "moe_act", "shared_experts"]
 """Modules that Megatron-Core's selective recomputation can name; `gpuplan.plan.again` says what each stands for."""
 Precision: TypeAlias = Literal["bf16", "fp16", "fp32", "tf32", "fp8", "int8", "nvfp4", "bf16-pure"]
-Optimizer: TypeAlias = Literal[
-    "adamw", "adamw-8bit", "adamw-4bit", "adafactor", "muon", "lion", "lion-8bit", "sgd", "adagrad", "rmsprop", "rmsprop-8bit",
-    "ademamix", "ademamix-8bit", "adam-mini", "lomo", "adalomo",
-]  # fmt: skip
-FUSED_UPDATES: tuple[Optimizer, ...] = ("lomo", "adalomo")
-"""Optimizers that update each 16-bit weight as soon as its gradient is there, without copies in fp32."""
-OPTIMIZERS_ALSO_CALLED: Mapping[str, Optimizer] = {
-    **dict.fromkeys(
-        ("adam", "adamw_torch", "adamw_torch_fused", "adamw_torch_xla", "adamw_torch_npu_fused", "adamw_apex_fused", "adamw_hf",
-         "adamw_32bit", "adamw_bnb_32bit", "paged_adamw", "paged_adamw_32bit", "fused_adamw", "cpu_adam", "stable_adamw", "adopt",
-         "schedule_free_adamw", "schedule_free_radam", "adamw_fp32"),
-        "adamw",
-    ),
-    **dict.fromkeys(("adam8bit", "adam_8bit", "adamw8bit", "adamw_bnb_8bit", "adamw_torch_8bit", "paged_adamw_8bit"), "adamw-8bit"),
-    **dict.fromkeys(("adamw4bit", "adam4bit", "adamw_torch_4bit"), "adamw-4bit"),
-    **dict.fromkeys(("lion_32bit", "paged_lion_32bit", "lion_pytorch"), "lion"),
-    **dict.fromkeys(("lion8bit", "paged_lion_8bit"), "lion-8bit"),
-    **dict.fromkeys(("rmsprop_bnb", "rmsprop_bnb_32bit"), "rmsprop"), "rmsprop_bnb_8bit": "rmsprop-8bit",
-    "paged_ademamix_32bit": "ademamix", "paged_ademamix_8bit": "ademamix-8bit", "adammini": "adam-mini",
-    "schedule_free_sgd": "sgd", "adam_mini": "adam-mini",
-}  # fmt: skip
-"""What Transformers (`OptimizerNames`), bitsandbytes and torchao call them. Paged states are in managed memory, which they leave
-where there is no room: they count as if they stayed."""
+Optimizer: TypeAlias = optimizers.Optimizer
 LoraTargets: TypeAlias = Literal["qv", "attention", "mlp", "all"]
 BaseWeights: TypeAlias = Literal["fp32", "bf16", "fp16", "fp8", "int8", "int4", "nf4", "nf4-dq"]
 AttentionKernel: TypeAlias = Literal["flash", "flash1", "flash2", "masked", "eager"]

@@ -8,9 +8,9 @@ from gpuplan.errors import Note
 from gpuplan.estimate.result import Choice
 from gpuplan.models.card import Pretraining
 from gpuplan.models.mixers import Attention, Mla
+from gpuplan.optimizers import FUSED_UPDATES
 from gpuplan.plan.ask import TrainAsk
 from gpuplan.plan.precision import QUANTISED_IN_PLACE
-from gpuplan.plan.words import FUSED_UPDATES
 from gpuplan.search.library import Found, Library
 from gpuplan.search.usual import fine_tunes, of_adapters
 from gpuplan.specs.engine import Engine

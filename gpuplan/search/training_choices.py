@@ -20,6 +20,7 @@ from gpuplan.search.training_defaults import default_zero
 from gpuplan.search.training_space import DEGREES, LAYERS, REPLICAS
 from gpuplan.specs.engine import Engine
 from gpuplan.specs.engine_training import Split, TrainingProfile
+from gpuplan.specs.engines_that import engines_that
 
 STAGES = (0, 1, 2, 3)
 SHARED_SEQUENCE = 64
@@ -103,7 +104,9 @@ def _no_schedule(name: str, engine: Engine) -> Problem:
 
 
 def _no_split(name: str, value: int, engine: Engine) -> Problem:
-    hint = f"leave --{name} out, or name an engine that has it, such as megatron-lm or torchtitan"
+    wanted = {"tp", "ep"} if name == "etp" else {name}
+    has = engines_that(lambda one: not wanted.isdisjoint((*one.splits, *one.splits_if_asked)))
+    hint = f"leave --{name} out, or name an engine that has it: {has}"
     return Problem("plan.engine-split", f"--{name} {value}, which {engine.name} has no parallelism for", hint)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal, TypeAlias
 
 from gpuplan.errors import did_you_mean
+from gpuplan.optimizers import OPTIMIZERS
 from gpuplan.record import Record
 from gpuplan.schema import Fault, Schema, field
 from gpuplan.specs.base import Id
@@ -50,15 +51,7 @@ Replayed: TypeAlias = Annotated[SourcedText, OneOf(("mxfp8-mixtures", "none"))]
 Beside: TypeAlias = Annotated[SourcedText, OneOf(("interleaved", "none"))]
 Group: TypeAlias = Annotated[SourcedText, OneOf(("slice",))]
 Stepping: TypeAlias = Annotated[SourcedText, OneOf(("after", "in-backward"))]
-States: TypeAlias = Annotated[
-    SourcedText,
-    OneOf(
-        (
-            "adamw", "adamw-8bit", "adamw-4bit", "adafactor", "muon", "lion", "lion-8bit", "sgd", "adagrad", "rmsprop",
-            "rmsprop-8bit", "ademamix", "ademamix-8bit", "adam-mini", "lomo", "adalomo",
-        )
-    ),
-]  # fmt: skip
+States: TypeAlias = Annotated[SourcedText, OneOf(OPTIMIZERS)]
 Waiting: TypeAlias = Annotated[SourcedText, OneOf(("optimizer", "params", "activations"))]
 Peak: TypeAlias = Annotated[SourcedText, OneOf(("active", "allocated", "reserved", "device-used"))]
 Rank: TypeAlias = Annotated[SourcedText, OneOf(("first", "most-loaded"))]

@@ -96,10 +96,31 @@ def providers() -> Providers:
     return load_spec(Providers, shipped_folder() / "rules" / "providers.yaml")
 
 
-def instance_of_provider(name: str, catalog: Catalog) -> str | None:
+def refuse_alone(name: str, count: int, catalog: Catalog) -> None:
+    """Say which machines a provider has where it is named without one; `count` is how many of it were asked for.
+
+    Raises:
+        UnknownError: the name is a provider's, with machines that have so many accelerators, if there are any.
+    """
+    ident = providers().id_of(name, _folders(catalog))
+    every = _instances(_files_of(ident, catalog), catalog)
+    offered = [one for one in every if one.shape.status == "offered"] or every
+    if not offered:
+        return
+    fit = [one for one in offered if one.accelerators == count > 1]
+    apart = list({one.shape.accelerator: one for one in reversed(fit or offered)}.values())[::-1]
+    shown = ", ".join(f"`{one.qualified_name}` ({one.shape.accelerator})" for one in apart[:MOST])
+    what = f"its machines with {count} accelerators" if fit else "its machines"
+    listed = f"gpuplan specs list instances {ident}" + (f" --count {count}" if fit else "")
+    hint = f"name one of {what}: {shown}" + (f" or another of `{listed}`" if len(fit or offered) > len(apart[:MOST]) else "")
+    raise UnknownError(Problem("target.no-instances", f"`{name}` is a provider, not a machine", hint))
+
+
+def instance_of_provider(name: str, count: int, catalog: Catalog) -> str | None:
     """The full name of the instance that `PROVIDER:NAME` means where the provider has another id, or NAME is an accelerator.
 
     An accelerator is taken as the only instance of the provider that has one of it; None where there is no such instance.
+    `count` is how many of it were asked for.
 
     Raises:
         UnknownError: the provider has no instances on record, or no instance is named; with what to name instead.
@@ -114,11 +135,9 @@ def instance_of_provider(name: str, catalog: Catalog) -> str | None:
             break
     table.refuse(seller if colon else bare(seller), rest, catalog)
     ident = table.id_of(seller, _folders(catalog))
-    known = [path for place, path in catalog.paths("instances").items() if place.startswith(f"{ident}/")]
-    if known and not colon:
-        some = [instance.qualified_name for instance in _instances(known[:1], catalog)][:3]
-        hint = f"name one of its instances, such as {' or '.join(f'`{one}`' for one in some)}"
-        raise UnknownError(Problem("target.no-instances", f"`{name}` is a provider, not a machine", hint))
+    known = _files_of(ident, catalog)
+    if not colon:
+        refuse_alone(name, count, catalog)
     full = f"{ident}:{rest}"
     if not known:
         return None
@@ -156,6 +175,11 @@ def only_of_family(name: str, rest: str, ident: str | None, catalog: Catalog) ->
         what = f"`{name}` is a family of {offered[0].provider}, of which {len(offered)} sizes are on record"
         raise UnknownError(Problem("target.no-instances", what, f"name one: {_listed(offered)}"))
     return offered[0].qualified_name if offered else None
+
+
+def _files_of(ident: str, catalog: Catalog) -> list[Path]:
+    """The files of the instances of a provider."""
+    return [path for place, path in catalog.paths("instances").items() if place.startswith(f"{ident}/")]
 
 
 def _folders(catalog: Catalog) -> set[str]:
@@ -245,4 +269,4 @@ def _instances(paths: list[Path], catalog: Catalog) -> list[Instance]:
     return [Instance(family, shape) for family in families for shape in family.instances]
 
 
-__all__ = ["Providers", "Without", "instance_of_provider", "only_of_family", "providers"]
+__all__ = ["Providers", "Without", "instance_of_provider", "only_of_family", "providers", "refuse_alone"]

@@ -8,7 +8,7 @@ from gpuplan.specs.target import FORMS, MAKERS, Target
 from gpuplan.specs.target_by_name import find_instance, is_named, of_accelerator, of_instance, of_system, target_by_name
 
 
-def _of_provider(name: str, catalog: Catalog) -> str | None:
+def _of_provider(name: str, units: int, catalog: Catalog) -> str | None:
     # The table of names is read only where nothing has the name as it stands.
     from gpuplan.specs.providers import instance_of_provider, only_of_family
     from gpuplan.specs.read_names import attached, spelled_out
@@ -16,7 +16,7 @@ def _of_provider(name: str, catalog: Catalog) -> str | None:
     whole = spelled_out(name)
     if whole != name and find_instance(whole, catalog) is not None:
         return whole
-    return attached(whole, catalog) or instance_of_provider(whole, catalog) or only_of_family(whole, whole, None, catalog)
+    return attached(whole, catalog) or instance_of_provider(whole, units, catalog) or only_of_family(whole, whole, None, catalog)
 
 
 def by_beginning(text: str, units: int, name: str, catalog: Catalog) -> Target:
@@ -32,6 +32,9 @@ def by_beginning(text: str, units: int, name: str, catalog: Catalog) -> Target:
             continue
         return make(text, units, name, catalog)
     if problems:
+        from gpuplan.specs.providers import refuse_alone
+
+        refuse_alone(name, units, catalog)  # `azure` begins the ids of some systems, of which it does not mean one.
         raise UsageError(*(problem for error in problems for problem in error.problems))
     return _by_its_words(text, units, name, catalog)
 
@@ -53,7 +56,7 @@ def _by_its_words(text: str, units: int, name: str, catalog: Catalog) -> Target:
     if part is not None:
         return _taken_as(text, units, name, part, catalog)
     try:
-        full = _of_provider(name, catalog)
+        full = _of_provider(name, units, catalog)
     except UnknownError as error:  # `Microsoft Maia 100` is a part, and no machine of Azure's.
         unlike = ":" not in name and (error.problems[0].hint or "").startswith("its instances on record have")
         if unlike and (near := nearest(name)):

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -52,9 +53,15 @@ def named() -> tuple[tuple[str, str], ...]:
     )
 
 
+@cache
+def known_commands() -> dict[str, Any]:
+    """Every command with its options, walked through once for all lines."""
+    return commands()
+
+
 def wrong(line: str) -> str:
     """What is wrong about a command that is named; nothing where nothing is."""
-    known = commands()
+    known = known_commands()
     words = line.split()[1:]
     path = ""
     while words and re.fullmatch(r"[a-z][a-z-]*,?", words[0]) and (deeper := f"{path} {words[0].rstrip(',')}".strip()) in known:

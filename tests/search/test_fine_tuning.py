@@ -8,8 +8,7 @@ import pytest
 
 from gpuplan.errors import UsageError
 from gpuplan.estimate.result import Estimate
-from gpuplan.plan.precision import OPTIMIZERS
-from gpuplan.plan.words import OPTIMIZERS_ALSO_CALLED
+from gpuplan.optimizers import OPTIMIZERS, OPTIMIZERS_ALSO_CALLED
 from gpuplan.search.ask import answered
 
 ALONE: dict[str, Any] = {

@@ -52,6 +52,9 @@ def test_other_names_mean_the_provider(text, meant):
         ("bedrock", ("tokens", "gpuplan serve")),
         ("8xtensorwave:mi300x", ("no sizes of this provider", "own-specs")),
         ("runpod", ("is a provider", "`runpod:")),
+        ("azure", ("is a provider", "`azure:Standard_", "`gpuplan specs list instances azure`")),  # whose systems begin so too
+        ("azure:4", ("is a provider", "with 4 accelerators: `azure:Standard_NC96ads_A100_v4` (a100-pcie-80gb)")),
+        ("lambda:8", ("is a provider", "with 8 accelerators: `lambda:gpu_8x_", "lambda --count 8`")),
         ("hyperstack:h900", ("no instance of hyperstack is called `h900`", "its instances on record have")),
         ("fluidstack:h100", ("no instance of fluidstack is called `h100`", "with h100-pcie-80gb it has `fluidstack:")),
         ("vultr:h100", ("no instance of vultr is called `h100`", "with h100-sxm-80gb it has `vultr:vcg-h100-")),

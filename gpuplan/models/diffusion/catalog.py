@@ -9,12 +9,13 @@ from gpuplan.errors import Problem, SpecError
 from gpuplan.files.read import is_folder
 from gpuplan.models.diffusion.card import DiffusionCard, parse_diffusion
 from gpuplan.models.diffusion.glance import DIFFUSION, is_diffusion
+from gpuplan.models.glance import cards_in
 from gpuplan.strict_yaml import load_yaml
 
 
 def diffusion_names() -> list[str]:
     """The ids of the shipped cards."""
-    return sorted(path.stem for path in DIFFUSION.glob("*.yaml"))
+    return [path.stem for path in cards_in(DIFFUSION)]
 
 
 def diffusion_cards(extra_dirs: Sequence[Path] = ()) -> Iterator[DiffusionCard]:
@@ -24,7 +25,7 @@ def diffusion_cards(extra_dirs: Sequence[Path] = ()) -> Iterator[DiffusionCard]:
         SpecError: a card is not valid.
     """
     for folder in (*extra_dirs, DIFFUSION):
-        for path in sorted(folder.glob("*.yaml")):
+        for path in cards_in(folder):
             if folder is DIFFUSION or is_diffusion(path):
                 yield load_diffusion(path)
 

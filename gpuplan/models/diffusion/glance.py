@@ -8,7 +8,7 @@ from pathlib import Path
 
 from gpuplan.files.home import from_home
 from gpuplan.files.read import is_file, is_folder
-from gpuplan.models.glance import card_aliases, card_text, is_called
+from gpuplan.models.glance import called_in, card_aliases, card_text, cards_in
 
 DIFFUSION = Path(__file__).parents[1] / "diffusion_cards"
 """The cards that come with gpuplan."""
@@ -41,9 +41,8 @@ def diffusion_path(name: str, extra_dirs: Sequence[Path] = ()) -> Path | None:
             if is_file(path) and (folder is DIFFUSION or is_diffusion(path)):
                 return path
     for folder in (*extra_dirs, DIFFUSION):
-        for path in sorted(folder.glob("*.yaml")):
-            if is_called(path, wanted, "diffusion"):
-                return path
+        for path in called_in(folder, wanted, "diffusion"):
+            return path
     return _by_spelling(wanted)
 
 
@@ -54,7 +53,7 @@ def _by_spelling(wanted: str) -> Path | None:
     spelled = squeezed(wanted)
     if _DATE.search(wanted) or (len(spelled) < _TELLING and not re.search(r"\d", spelled)):
         return None  # A release of another month may have other layers.
-    for path in sorted(DIFFUSION.glob("*.yaml")):
+    for path in cards_in(DIFFUSION):
         if any(squeezed(one) == spelled for one in (path.stem, *card_aliases(path))):
             return path
     return None
