@@ -1,11 +1,12 @@
 """How many values of the spec files cite a page of whoever makes the part or rents the machine, and how many someone else's?
 
-    python -m tools.first_parties [--least 20]
+    python -m tools.first_parties [--asked] [--least 20]
 
 A value is its maker's where the address of its source is the maker's, or the provider's for instances and prices; of a machine also
 that of a provider who rents it, or of who built it (tools/first_parties.yaml); worked out where it follows from other values or
 defines what the file describes; without a page where no source is on record, or one that is assumed. `--least N` lists the files
-with the most values that are not their maker's, for who looks for a datasheet to read.
+with the most values that are not their maker's, for who looks for a datasheet to read. `--asked` is only of the parts and machines
+that plans are most asked for (tools/most_asked.yaml).
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from gpuplan.specs.system import System
 from gpuplan.strict_yaml import load_yaml
 
 WHOSE: Mapping[str, Sequence[str]] = load_yaml(Path(__file__).with_suffix(".yaml"))[0]
+ASKED: Mapping[str, Sequence[str]] = load_yaml(Path(__file__).with_name("most_asked.yaml"))[0]
 KINDS: Mapping[str, type[SpecFile]] = {
     "accelerators": Accelerator, "systems": System, "instances": InstanceFamily, "prices": PriceList,
 }  # fmt: skip
@@ -105,8 +107,8 @@ def table(files: Sequence[Told]) -> str:
     lines = [f"| | values | {' | '.join(PAGES)} |", "|---|--:|" + "--:|" * len(PAGES)]
     for kind in (*KINDS, "all"):
         pages = sum((Counter(one.pages) for one in files if kind in (one.kind, "all")), Counter[Page]())
-        whole = sum(pages.values())
-        lines.append(f"| {kind} | {whole:,} | {' | '.join(f'{pages[page] / whole:.0%}' for page in PAGES)} |")
+        if whole := sum(pages.values()):
+            lines.append(f"| {kind} | {whole:,} | {' | '.join(f'{pages[page] / whole:.0%}' for page in PAGES)} |")
     return "\n".join(lines)
 
 
@@ -116,8 +118,11 @@ def main(argv: Sequence[str] | None = None) -> None:
     asked.add_argument(
         "--least", type=int, default=0, metavar="N", help="also the N files with the most values of other pages or none"
     )
+    asked.add_argument("--asked", action="store_true", help="only the parts and machines that plans are most asked for")
     options = asked.parse_args(argv)
     files = list(told(Catalog.open(env={"HOME": "/nonexistent"})))
+    if options.asked:
+        files = [one for one in files if one.ident in ASKED.get(one.kind, ())]
     print(table(files))
     for one in sorted(files, key=lambda one: (-one.others, one.ident))[: options.least]:
         print(f"- {one.kind}/{one.ident}: {one.others} of {sum(one.pages.values())}")

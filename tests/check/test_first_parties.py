@@ -8,7 +8,7 @@ import pytest
 from gpuplan.specs.accelerator import Accelerator
 from gpuplan.specs.catalog import Catalog
 from gpuplan.specs.system import System
-from tools.first_parties import KINDS, PAGES, is_of, makers_of, page_of, table, told
+from tools.first_parties import ASKED, KINDS, PAGES, Told, is_of, main, makers_of, page_of, table, told
 
 CATALOG = Catalog.open(env={"HOME": "/nowhere"})
 README = Path(__file__).parents[2] / "README.md"
@@ -50,3 +50,17 @@ def test_readme_says_the_shares():
     said = re.search(r"\((\d+) % their maker's own, (\d+) % someone else's\)", README.read_text("utf-8"))
     assert said is not None
     assert list(said.groups()) == shares[:2]
+
+
+def test_the_most_asked_have_files():
+    assert {kind: len(set(idents)) for kind, idents in ASKED.items()} == {"accelerators": 100, "systems": 40}
+    assert all(set(idents) <= set(CATALOG.paths(kind)) for kind, idents in ASKED.items())
+
+
+def test_a_table_has_the_kinds_that_have_values(capsys):
+    rows = table([Told("systems", "dgx-h100", {"the maker's own": 3, "worked out": 1})]).splitlines()
+    assert rows[2:] == ["| systems | 4 | 75% | 0% | 25% | 0% |", "| all | 4 | 75% | 0% | 25% | 0% |"]
+    main(["--asked", "--least", "1"])
+    printed = capsys.readouterr().out
+    assert [row.split(" | ")[0] for row in printed.splitlines()[2:5]] == ["| accelerators", "| systems", "| all"]
+    assert printed.splitlines()[5].startswith("- accelerators/")
