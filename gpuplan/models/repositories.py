@@ -26,7 +26,7 @@ _SIZED = re.compile(r"\d[bm]$")
 """What names of models that others are made from end with: a size."""
 _OWNER = re.compile(r"^(?:[a-z0-9.-]+_|huihui-)(?=.)", re.IGNORECASE)
 _TUNED = re.compile(
-    r"[-_](?:instruct|chat|it|base|pt|hf|thinking|reasoning|mpo|pretrained|bf16|qat(?:-q4_0)?(?:-unquantized)?|abliterated(?:-v\d)?|2\d(?:0\d|1[0-2]))(?=$|[-_])",
+    r"[-_](?:instruct|chat|it|base|pt|hf|thinking|reasoning|mpo|pretrained|bf16|qat(?:-q4_0)?(?:-unquantized)?|abliterated(?:-v\d)?|1m|128k|rtx|2\d(?:0\d|1[0-2]))(?=$|[-_])",
     re.IGNORECASE,
 )
 """Words of a name that say how or when a model was tuned, or that it is stored plain: not how it is built."""
@@ -111,8 +111,8 @@ def _has_its_name(repository: str, extra_dirs: Sequence[Path]) -> bool:
     """Whether a card of another owner, or of none, is called just so."""
     from gpuplan.models.catalog import names
 
-    tail = repository.rpartition("/")[2].lower()
-    return any(one.rpartition("/")[2] == tail and one != repository.lower() for one in names(extra_dirs))
+    tails = {one.rpartition("/")[2].lower() for one in _of_owners(repository)}
+    return any(one.rpartition("/")[2] in tails and one != repository.lower() for one in names(extra_dirs))
 
 
 def _listed(repository: str, why: str, extra_dirs: Sequence[Path]) -> ModelCard | None:
@@ -227,11 +227,21 @@ def _is_mixture(arch: Architecture) -> bool:
 
 def card_called(repository: str, extra_dirs: Sequence[Path] = ()) -> ModelCard | None:
     """The card of the model after which a repository is called, or as which that is built; None: no card is so called."""
-    found = _of_names(repository, extra_dirs)
+    told = (built_like(one) for one in _of_owners(repository))
+    like = next((one for one in told if one is not None), None)
+    found = None if like is not None and not _has_its_name(repository, extra_dirs) else _of_names(repository, extra_dirs)
     if found is not None:
         return None if of_another_size(repository, found.id) else found
-    like = built_like(repository)
     return None if like is None else like_card(like, f"`{repository}` is no card", extra_dirs)
+
+
+def _of_owners(repository: str) -> tuple[str, ...]:
+    """A repository's name, and the same without the owner of the model, whom some who quantise put before its name.
+
+    >>> _of_owners("bartowski/mistralai_Magistral-Small-2509")
+    ('bartowski/mistralai_Magistral-Small-2509', 'Magistral-Small-2509')
+    """
+    return tuple(dict.fromkeys((repository, _OWNER.sub("", repository.rpartition("/")[2]) if "/" in repository else repository)))
 
 
 def _of_names(repository: str, extra_dirs: Sequence[Path]) -> ModelCard | None:
