@@ -11,11 +11,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from gpuplan.errors import Problem, UnknownError, did_you_mean
-from gpuplan.models.block_types import PLAIN
 from gpuplan.models.card import ModelCard, WeightsFormat
 from gpuplan.models.gguf_mixture import FILE_TYPES
 from gpuplan.models.hub import HubName
-from gpuplan.models.ollama import ALSO, ENGINE, TYPE
+from gpuplan.models.ollama import ENGINE, TYPE, plain_type
 from gpuplan.models.repositories import card_by_name, card_called
 
 USUAL = "q4_k_m"
@@ -101,12 +100,9 @@ def card_of_typed_name(name: str, extra_dirs: Sequence[Path] = ()) -> ModelCard 
 
 
 def _type(name: HubName) -> str:
-    word = _DYNAMIC.sub("", (name.file_type or "").lower())
-    kind = ALSO.get(word, word)
-    stem = re.sub(r"_k_x*l$|_x*l$", "", kind)
-    for one in (kind, f"{stem}_m", f"{stem.removesuffix('_k')}_k_m", stem, f"{stem}_k", f"{stem.removesuffix('_k')}_0"):
-        if one in FILE_TYPES or one in PLAIN:
-            return one
-    hint = did_you_mean(kind, FILE_TYPES) or f"known are {', '.join(FILE_TYPES)}"
+    kind = plain_type(name.file_type or "")
+    if kind is not None:
+        return kind
+    hint = did_you_mean((name.file_type or "").lower(), FILE_TYPES) or f"known are {', '.join(FILE_TYPES)}"
     what = f"`{name.file_type}` of `{name.repo}` is no type that gpuplan knows without its files"
     raise UnknownError(Problem("model.unknown-type", what, hint))

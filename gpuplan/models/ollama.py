@@ -33,6 +33,8 @@ KNOWN = ("latest", "instruct", "chat", "text", "it", "pt", "base", "code", "thin
 SIZED = ("nano", "tiny", "mini", "small", "medium", "large", "xl")
 """Words of tags that are sizes, as in `phi3:medium`."""
 _SIZE = re.compile(r"^e?\d+(\.\d+)?[bm]$|^\d+x\d+(\.\d+)?b$")
+_DYNAMIC = re.compile(r"^ud-")
+"""Types of Unsloth's, each after the plain type that it is near (`UD-Q4_K_XL`): which bits a tensor has is in the file alone."""
 _VERSION = re.compile(r"^v\d+(?:\.\d+)*$")
 TYPE = re.compile(r"[-_]((?:ud-)?i?q\d\w*|t?q\d\w*|f16|fp16|bf16|f32|fp32|mxfp4)$", re.IGNORECASE)
 MODEL, PROJECTOR = "application/vnd.ollama.image.model", "application/vnd.ollama.image.projector"
@@ -243,6 +245,19 @@ def _of_version(model: str, size: str, version: str, extra_dirs: Sequence[Path])
     return None
 
 
+def plain_type(word: str) -> str | None:
+    """The type of files that a word means, or the one that a type of Unsloth's is near; None: no such type is known.
+
+    >>> plain_type("UD-Q4_K_XL"), plain_type("F16"), plain_type("q9")
+    ('q4_k_m', 'fp16', None)
+    """
+    bare = _DYNAMIC.sub("", word.lower())
+    kind = ALSO.get(bare, bare)
+    stem = re.sub(r"_k_x*l$|_x*l$", "", kind)
+    near = (kind, f"{stem}_m", f"{stem.removesuffix('_k')}_k_m", stem, f"{stem}_k", f"{stem.removesuffix('_k')}_0")
+    return next((one for one in near if one in FILE_TYPES or one in PLAIN), None)
+
+
 def _type_in(tag: str, name: str) -> tuple[str | None, str]:
     """The type that a tag ends in, as gpuplan calls it, and what stands before it.
 
@@ -252,9 +267,9 @@ def _type_in(tag: str, name: str) -> tuple[str | None, str]:
     found = TYPE.search(tag) or re.fullmatch(r"(i?q\d\w*|fp16|f16|bf16)", tag, re.IGNORECASE)
     if found is None:
         return None, "" if tag == "latest" else tag
-    word = found[1].lower()
-    kind = ALSO.get(word, word)
-    if kind not in FILE_TYPES and kind not in PLAIN:
+    kind = plain_type(found[1])
+    if kind is None:
+        kind = found[1].lower()
         hint = did_you_mean(kind, FILE_TYPES) or f"known are {', '.join(FILE_TYPES)}"
         raise UnknownError(Problem("model.unknown-type", f"`{found[1]}` of `{name}` is no type that gpuplan knows", hint))
     return kind, tag[: found.start()]

@@ -14,7 +14,9 @@ _PLACE = re.compile(
 """Parts of a name that are a provider's own shelves."""
 _ROUTED = re.compile(r"(?<=\w):(?:free|nitro|floor|online|exacto|extended|beta)$", re.IGNORECASE)
 """How OpenRouter is asked to serve a model (https://openrouter.ai/docs/guides/routing/model-variants)."""
-_STORE = re.compile(r"^(?:ollama://(?:library/)?|(?:(?:docker|oci|rlcr)://)?(?:docker\.io/)?ai/|(?:modelscope|ms)://)(?=[^/\s])", re.IGNORECASE)
+_STORE = re.compile(
+    r"^(?:ollama://(?:library/)?|(?:(?:docker|oci|rlcr)://)?(?:docker\.io/)?ai/|(?:modelscope|ms)://)(?=[^/\s])", re.IGNORECASE
+)
 """Where RamaLama, KubeAI and Docker fetch a model from (https://github.com/containers/ramalama, docs/ramalama.1.md, Transports;
 https://hub.docker.com/u/ai)."""
 _ROUTER = re.compile(

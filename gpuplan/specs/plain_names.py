@@ -59,7 +59,9 @@ def bracketed(name: str) -> str | None:
 _INSIDE = re.compile(r"\s*[(\[]\s*(\d+)\s*gi?b?(?:\s+(?:v?ram|memory|hbm\w*|gddr\w*))?\s*[)\]]", re.IGNORECASE)
 _MAC = re.compile(r"^(?:apple\s+)?(macbook(?:\s+(?:air|pro))?|mac\s*(?:mini|studio|pro)|imac)\b(.*)$", re.IGNORECASE | re.DOTALL)
 _CHIP = re.compile(r"\bm\d(?:\s+(?:pro|max|ultra))?(?=\s|$)", re.IGNORECASE)
-_INCHES = re.compile(r"(?<![\d.])(?:1[1-6](?:\.\d)?|24)(?:[\s-]*inch|\s*[\"\u201d\u2033]|(?=\s))|(?<!\d)20[12]\d(?!\d)", re.IGNORECASE)
+_INCHES = re.compile(
+    r"(?<![\d.])(?:1[1-6](?:\.\d)?|24)(?:[\s-]*inch|\s*[\"\u201d\u2033]|(?=\s))|(?<!\d)20[12]\d(?!\d)", re.IGNORECASE
+)
 _MEMORY = re.compile(r"(\d+)\s*gb?\b", re.IGNORECASE)
 
 
