@@ -19,7 +19,7 @@ WHISPER = "ggerganov/whisper.cpp"
 def without_file(name: str) -> str:
     """A name with the type of the file that stands behind it, or without the file; the same where it names none.
 
-    >>> without_file("unsloth/Qwen3-4B-GGUF:Qwen3-4B-UD-Q4_K_XL.gguf"), without_file("ByteDance/SDXL-Lightning:sdxl_4step.safetensors")
+    >>> without_file("unsloth/Qwen3-4B-GGUF:Qwen3-4B-UD-Q4_K_XL.gguf"), without_file("ByteDance/SDXL-Lightning:4step.safetensors")
     ('unsloth/Qwen3-4B-GGUF:UD-Q4_K_XL', 'ByteDance/SDXL-Lightning')
     >>> without_file("ggerganov/whisper.cpp:ggml-large-v3-turbo.bin"), without_file("qwen3-4b-q4_k_m.gguf")
     ('openai/whisper-large-v3-turbo', 'qwen3-4b-q4_k_m.gguf')
