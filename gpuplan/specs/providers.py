@@ -113,7 +113,7 @@ def instance_of_provider(name: str, catalog: Catalog) -> str | None:
             seller, colon, rest = said, ":", without_manner(part)
             break
     table.refuse(seller if colon else bare(seller), rest, catalog)
-    ident = table.id_of(seller, _folders(catalog))
+    ident = table.id_of(seller if colon else bare(seller) or seller, _folders(catalog))
     known = [path for place, path in catalog.paths("instances").items() if place.startswith(f"{ident}/")]
     if known and not colon:
         some = [instance.qualified_name for instance in _instances(known[:1], catalog)][:3]
