@@ -116,8 +116,10 @@ def instance_of_provider(name: str, catalog: Catalog) -> str | None:
     ident = table.id_of(seller if colon else bare(seller) or seller, _folders(catalog))
     known = [path for place, path in catalog.paths("instances").items() if place.startswith(f"{ident}/")]
     if known and not colon:
-        some = [instance.qualified_name for instance in _instances(known[:1], catalog)][:3]
-        hint = f"name one of its instances, such as {' or '.join(f'`{one}`' for one in some)}"
+        few = dict.fromkeys((known[0], known[len(known) // 2], known[-1]))  # Of several families, where it has them.
+        some = [instance.qualified_name for path in few for instance in _instances([path], catalog)[: 3 if len(few) == 1 else 1]]
+        shown = " or ".join(f"`{one}`" for one in some)
+        hint = f"name one of its instances, such as {shown} (`gpuplan specs list instances {ident}`)"
         raise UnknownError(Problem("target.no-instances", f"`{name}` is a provider, not a machine", hint))
     full = f"{ident}:{rest}"
     if not known:
