@@ -213,6 +213,7 @@ def _unit_hint(suffix: str) -> str:
         "flops": "FLOP/s (a rate) or FLOP (a count)", "gbps": "Gbit/s or GB/s", "tbps": "Tbit/s or TB/s",
         "g": "GB or GiB", "gig": "GB or GiB", "gb": "GB or GiB", "tb": "TB or TiB", "mb": "MB or MiB",
         "tops": "TOP/s", "tflops": "TFLOP/s", "pflops": "PFLOP/s", "gib": "GiB", "tb/s": "TB/s", "gb/s": "GB/s",
+        "watt": "W", "watts": "W", "kilowatt": "kW", "kilowatts": "kW",
         "tokens/s": "100/s", "tok/s": "100/s", "token/s": "100/s", "samples/s": "100/s", "it/s": "100/s", "tps": "100/s",
     }.get(suffix.lower())  # fmt: skip
     return f": write {wrong}" if wrong else ""

@@ -127,7 +127,7 @@ def _units(one: LoadedFile, at: Path_, family: InstanceFamily, shape: InstanceSh
         if given is None or ("iB" not in given.text and key == "memory"):
             if given is not None:
                 hint = "providers mean GiB, also where they write GB: a guest sees 2**30"
-                yield one.bad("spec.instance-size", (*at, key), f"main memory of `{given.text}`", hint)
+                yield one.bad("spec.instance-size", (*at, key), f"main memory in GB: `{given.text}`", f"write GiB: {hint}")
             continue
         if (
             len(others) >= _FEWEST

@@ -31,6 +31,10 @@ def find(name: str, extra_dirs: Sequence[Path] = (), *, cards_only: bool = False
         UsageError: a path that cannot be read or holds no model.
         SpecError: the card that was found is not a valid card, or two cards share the alias.
     """
+    if not cards_only and (":" in name) and not exists(Path(name)):
+        from gpuplan.models.file_of_repository import without_file
+
+        name = without_file(name)
     if not _looks_like_path(name):
         folders = [*extra_dirs, CARDS]
         path = _by_id(name, folders) or _by_alias(name, folders)

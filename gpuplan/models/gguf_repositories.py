@@ -11,12 +11,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from gpuplan.errors import Problem, UnknownError, did_you_mean
-from gpuplan.models.block_types import PLAIN
 from gpuplan.models.card import ModelCard, WeightsFormat
 from gpuplan.models.gguf_mixture import FILE_TYPES
 from gpuplan.models.hub import HubName
-from gpuplan.models.ollama import ALSO, ENGINE, TYPE
-from gpuplan.models.repositories import card_called
+from gpuplan.models.ollama import ENGINE, TYPE, plain_type
+from gpuplan.models.repositories import card_by_name, card_called
 
 USUAL = "q4_k_m"
 """What llama.cpp takes of such a repository where no type is named (its `--hf-repo`)."""
@@ -25,6 +24,9 @@ _QUANTISED = re.compile(r"[-_]((?:ud-)?i?q\d\w*)$", re.IGNORECASE)
 """Types that only GGUF files have, behind a name; plain ones (`-bf16`) say nothing of a file."""
 _HYPHENS = re.compile(r"[-_]i?q\d-(?:k|0|1|nl|xxs|xs|s|m)(?:-(?:s|m|l|xl))?$", re.IGNORECASE)
 """A type with hyphens, as places spell it that have no underscores in names: `q4-k-m`."""
+_COMPACT = re.compile(r"[-_]((?:ud-)?i?q\dk?[-_](?:xxs|xs|s|m|l|xl)|mxfp4)$", re.IGNORECASE)
+"""Types as some repositories have them in their names: `UD-Q4K-XL`, `mxfp4`."""
+_COMPACT_TYPE = re.compile(r"(q\d)(k)-(\w+)$", re.IGNORECASE)
 _DYNAMIC = re.compile(r"^ud-", re.IGNORECASE)
 """Types of Unsloth's, each after the plain type that it is near (`UD-Q4_K_XL`): which bits a tensor has is in the file alone."""
 _ENDS = re.compile(r"[-_.](?:i1[-_.])?gguf$", re.IGNORECASE)
@@ -41,7 +43,11 @@ def card_of_repository(name: HubName, why: str, extra_dirs: Sequence[Path] = ())
     Raises:
         UnknownError: no such type.
     """
-    found = card_called(_ENDS.sub("", name.repo), extra_dirs)
+    stem = _ENDS.sub("", name.repo)
+    typed = _QUANTISED.search(stem) or _COMPACT.search(stem) if name.file_type is None else None
+    if typed is not None:  # `Qwen2.5-Coder-7B-Q8_0-GGUF` holds one type.
+        stem, name = stem[: typed.start()], name._replace(file_type=_COMPACT_TYPE.sub(r"\1_\2_\3", typed[1]).rstrip("_"))
+    found = card_called(stem, extra_dirs) or _unchanged(stem, why, extra_dirs)
     if found is None:
         return None
     kind = USUAL if name.file_type is None else _type(name)
@@ -54,6 +60,17 @@ def card_of_repository(name: HubName, why: str, extra_dirs: Sequence[Path] = ())
     if _DYNAMIC.match(name.file_type or ""):
         said += f"; `{name.file_type}` gives some tensors more bits and others fewer than {stored.method} does"
     return found.replaced(weights=stored, stored=None, quantised={}, engine=ENGINE, notes=(*found.notes, said))
+
+
+def _unchanged(stem: str, why: str, extra_dirs: Sequence[Path]) -> ModelCard | None:
+    """The card of a model with a word behind its name that changes no matrix (`-MTP`); None: none is so called."""
+    from gpuplan.models.catalog import find
+
+    found = card_by_name(stem, why, extra_dirs)
+    if found is None:
+        return None
+    plain = find(found.id, extra_dirs, cards_only=True)
+    return plain if found.weights in (None, plain.weights) else None
 
 
 def card_of_file(path: Path, extra_dirs: Sequence[Path] = ()) -> ModelCard | None:
@@ -72,6 +89,9 @@ def card_of_typed_name(name: str, extra_dirs: Sequence[Path] = ()) -> ModelCard 
     >>> card_of_typed_name("qwen3-8b-q4_k_m").weights.method, card_of_typed_name("qwen3-8b-awq")
     ('q4_k_m', None)
     """
+    if "/" not in name and _ENDS.search(name):
+        repo = HubName("-".join(name.split()), None, None, asked=False)
+        return card_of_repository(repo, f"`{name}` is no card", extra_dirs)
     plain = _HYPHENS.sub(lambda found: found[0][0] + found[0][1:].replace("-", "_"), "-".join(name.replace("@", " ").split()))
     found = _QUANTISED.search(plain)
     if found is None:
@@ -80,12 +100,9 @@ def card_of_typed_name(name: str, extra_dirs: Sequence[Path] = ()) -> ModelCard 
 
 
 def _type(name: HubName) -> str:
-    word = _DYNAMIC.sub("", (name.file_type or "").lower())
-    kind = ALSO.get(word, word)
-    stem = re.sub(r"_k_x*l$|_x*l$", "", kind)
-    for one in (kind, f"{stem}_m", f"{stem.removesuffix('_k')}_k_m", stem, f"{stem}_k", f"{stem.removesuffix('_k')}_0"):
-        if one in FILE_TYPES or one in PLAIN:
-            return one
-    hint = did_you_mean(kind, FILE_TYPES) or f"known are {', '.join(FILE_TYPES)}"
+    kind = plain_type(name.file_type or "")
+    if kind is not None:
+        return kind
+    hint = did_you_mean((name.file_type or "").lower(), FILE_TYPES) or f"known are {', '.join(FILE_TYPES)}"
     what = f"`{name.file_type}` of `{name.repo}` is no type that gpuplan knows without its files"
     raise UnknownError(Problem("model.unknown-type", what, hint))

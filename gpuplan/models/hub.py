@@ -21,7 +21,7 @@ from gpuplan.models.checkpoint.gguf import GgufFile, gguf_head
 from gpuplan.models.checkpoint.gguf_model import SPLIT, gguf_card, is_mmproj
 from gpuplan.models.checkpoint.safetensors import HEAD_BYTES, SafetensorsFile, read_safetensors, safetensors_head
 
-PREFIX = re.compile(r"^(?:hf\.co/|huggingface\.co/|https://huggingface\.co/|hf:)")
+PREFIX = re.compile(r"^(?:hf\.co/|huggingface\.co/|https://huggingface\.co/|(?:hf|huggingface)://(?:hf\.co/)?|hf:)")
 _ID = re.compile(r"^([A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*)(?:@([\w./-]+))?(?::([\w.-]+))?$")
 SETTINGS = ("hf_quant_config.json", "quantize_config.json", "quant_config.json")
 PIECE = {"safetensors": 1 << 18, "gguf": 1 << 20}

@@ -33,6 +33,9 @@ KNOWN = ("latest", "instruct", "chat", "text", "it", "pt", "base", "code", "thin
 SIZED = ("nano", "tiny", "mini", "small", "medium", "large", "xl")
 """Words of tags that are sizes, as in `phi3:medium`."""
 _SIZE = re.compile(r"^e?\d+(\.\d+)?[bm]$|^\d+x\d+(\.\d+)?b$")
+_DYNAMIC = re.compile(r"^ud-")
+"""Types of Unsloth's, each after the plain type that it is near (`UD-Q4_K_XL`): which bits a tensor has is in the file alone."""
+_VERSION = re.compile(r"^v\d+(?:\.\d+)*$")
 TYPE = re.compile(r"[-_]((?:ud-)?i?q\d\w*|t?q\d\w*|f16|fp16|bf16|f32|fp32|mxfp4)$", re.IGNORECASE)
 MODEL, PROJECTOR = "application/vnd.ollama.image.model", "application/vnd.ollama.image.projector"
 
@@ -196,18 +199,28 @@ def _of_table(name: str, made: Name, extra_dirs: Sequence[Path]) -> ModelCard:
     sized = next((one for one in words if one in SIZED), "")
     if entry is not None and not size and sized:
         size = next((one for one, held in entry.sizes.items() if sized in held.card.split("-")), sized)
-    if entry is not None and not size and (made.tag == "latest" or not any(char.isdigit() for char in rest)):
+    version = next((one for one in words if _VERSION.match(one)), "")
+    if entry is not None and not size and (made.tag == "latest" or not any(char.isdigit() for char in rest.replace(version, ""))):
         size = entry.latest
     tagged = entry.sizes.get(size) if entry is not None else None
     said: list[str] = []
     card = _by_name(name, made, size, extra_dirs) if tagged is None else find(tagged.card, extra_dirs)
+    if version and version not in card.id and (other := _of_version(made.model, size, version, extra_dirs)) is not None:
+        card, tagged = other, None
     known = kind or (tagged.type if tagged is not None else None)
     stored = known or table.usual
     if known is None:
         said.append(f"how Ollama stores `{name}` is not on record: most of its library is {table.usual}")
     source = table.sources[(tagged.source if tagged else None) or "names"]
     bare = f"{made.model}:{size}" if size else name
-    odd = [one for one in words if one not in (size, *KNOWN) and not re.fullmatch(r"v?\d[\d.]*", one)]
+    read_as = re.split(r"[-.]", card.id)
+    odd = [
+        one
+        for one in words
+        if one not in (size, *KNOWN)
+        and not re.fullmatch(r"\d[\d.]*", one)
+        and not (_VERSION.match(one) and (one in card.id or one[1:] in read_as or f"v0.{one[1:]}" in card.id))
+    ]
     if odd:
         shown = ", ".join(f"`{one}`" for one in odd)
         said.append(f"{shown} in the tag was not read: is the model stored otherwise, say how with `--weights`")
@@ -220,6 +233,31 @@ def _of_table(name: str, made: Name, extra_dirs: Sequence[Path]) -> ModelCard:
     )  # fmt: skip
 
 
+def _of_version(model: str, size: str, version: str, extra_dirs: Sequence[Path]) -> ModelCard | None:
+    """The card of the version that a tag says (`mistral:7b-instruct-v0.2`; RamaLama's `7b-v1` is v0.1); None: none is so called."""
+    from gpuplan.models.catalog import find
+
+    for one in (version, f"v0.{version[1:]}") if "." not in version else (version,):
+        try:
+            return find(f"{model}-{size}-{one}", extra_dirs, cards_only=True)
+        except GpuplanError:
+            continue
+    return None
+
+
+def plain_type(word: str) -> str | None:
+    """The type of files that a word means, or the one that a type of Unsloth's is near; None: no such type is known.
+
+    >>> plain_type("UD-Q4_K_XL"), plain_type("F16"), plain_type("q9")
+    ('q4_k_m', 'fp16', None)
+    """
+    bare = _DYNAMIC.sub("", word.lower())
+    kind = ALSO.get(bare, bare)
+    stem = re.sub(r"_k_x*l$|_x*l$", "", kind)
+    near = (kind, f"{stem}_m", f"{stem.removesuffix('_k')}_k_m", stem, f"{stem}_k", f"{stem.removesuffix('_k')}_0")
+    return next((one for one in near if one in FILE_TYPES or one in PLAIN), None)
+
+
 def _type_in(tag: str, name: str) -> tuple[str | None, str]:
     """The type that a tag ends in, as gpuplan calls it, and what stands before it.
 
@@ -229,9 +267,9 @@ def _type_in(tag: str, name: str) -> tuple[str | None, str]:
     found = TYPE.search(tag) or re.fullmatch(r"(i?q\d\w*|fp16|f16|bf16)", tag, re.IGNORECASE)
     if found is None:
         return None, "" if tag == "latest" else tag
-    word = found[1].lower()
-    kind = ALSO.get(word, word)
-    if kind not in FILE_TYPES and kind not in PLAIN:
+    kind = plain_type(found[1])
+    if kind is None:
+        kind = found[1].lower()
         hint = did_you_mean(kind, FILE_TYPES) or f"known are {', '.join(FILE_TYPES)}"
         raise UnknownError(Problem("model.unknown-type", f"`{found[1]}` of `{name}` is no type that gpuplan knows", hint))
     return kind, tag[: found.start()]
@@ -241,6 +279,7 @@ def _by_name(name: str, made: Name, size: str, extra_dirs: Sequence[Path]) -> Mo
     """The card whose name is nearly that of a model that the table does not have."""
     from gpuplan.models.catalog import find
     from gpuplan.models.catalog import names as card_names
+    from gpuplan.models.spellings import spelled_like
 
     if made.of_library:
         stem = made.model.lower()
@@ -250,6 +289,10 @@ def _by_name(name: str, made: Name, size: str, extra_dirs: Sequence[Path]) -> Mo
                 return find(one, extra_dirs, cards_only=True)
             except GpuplanError:
                 continue
+        # `qwen-3.6:27b` and `qwen3-omni:30b` are a card's name but for hyphens, or for what a token uses.
+        alias = spelled_like(f"{stem}-{size}", card_names(extra_dirs)) if size else None
+        if alias is not None:
+            return find(alias, extra_dirs, cards_only=True)
     from gpuplan.models.kinds_of_names import built_like, nearest
     from gpuplan.models.repositories import like_card, of_its_family
 

@@ -22,11 +22,13 @@ from gpuplan.schema import Limits, Schema, read
 from gpuplan.strict_yaml import load_yaml
 
 TABLE = Path(__file__).parent / "repositories.yaml"
+_FILES = re.compile(r"[-_.](?:gguf|onnx|mlx)$", re.IGNORECASE)
+"""What repositories of one kind of file end in."""
 _SIZED = re.compile(r"\d[bm]$")
 """What names of models that others are made from end with: a size."""
 _OWNER = re.compile(r"^(?:[a-z0-9.-]+_|huihui-)(?=.)", re.IGNORECASE)
 _TUNED = re.compile(
-    r"[-_](?:instruct|chat|it|base|pt|hf|thinking|reasoning|mpo|pretrained|bf16|qat(?:-q4_0)?(?:-unquantized)?|abliterated(?:-v\d)?|2\d(?:0\d|1[0-2]))(?=$|[-_])",
+    r"[-_](?:instruct|chat|it|base|pt|hf|thinking|reasoning|mpo|pretrained|bf16|qat(?:-q4_0)?(?:-unquantized)?|abliterated(?:-v\d)?|1m|128k|rtx|2\d(?:0\d|1[0-2]))(?=$|[-_])",
     re.IGNORECASE,
 )
 """Words of a name that say how or when a model was tuned, or that it is stored plain: not how it is built."""
@@ -107,12 +109,12 @@ def card_by_name(repository: str, why: str, extra_dirs: Sequence[Path] = ()) -> 
     return plain.replaced(notes=(*plain.notes, said))
 
 
-def _has_its_name(repository: str, extra_dirs: Sequence[Path]) -> bool:
-    """Whether a card of another owner, or of none, is called just so."""
+def _has_its_name(repository: str, extra_dirs: Sequence[Path], *, itself: bool = False) -> bool:
+    """Whether a card of another owner, or of none, is called just so; `itself`: or of its own."""
     from gpuplan.models.catalog import names
 
-    tail = repository.rpartition("/")[2].lower()
-    return any(one.rpartition("/")[2] == tail and one != repository.lower() for one in names(extra_dirs))
+    tails = {one.rpartition("/")[2].lower() for one in _of_owners(repository)}
+    return any(one.rpartition("/")[2] in tails and (itself or one != repository.lower()) for one in names(extra_dirs))
 
 
 def _listed(repository: str, why: str, extra_dirs: Sequence[Path]) -> ModelCard | None:
@@ -227,11 +229,36 @@ def _is_mixture(arch: Architecture) -> bool:
 
 def card_called(repository: str, extra_dirs: Sequence[Path] = ()) -> ModelCard | None:
     """The card of the model after which a repository is called, or as which that is built; None: no card is so called."""
-    found = _of_names(repository, extra_dirs)
+    # What the table says of a name goes before a card whose name differs in its date; a card that is just so called goes first.
+    named = _has_its_name(repository, extra_dirs, itself=True)
+    like = None if named else next(filter(None, map(built_like, _of_owners(repository))), None)
+    found = _of_names(repository, extra_dirs) if like is None else None
     if found is not None:
         return None if of_another_size(repository, found.id) else found
-    like = built_like(repository)
-    return None if like is None else like_card(like, f"`{repository}` is no card", extra_dirs)
+    if like is None:
+        return _spelled(repository, extra_dirs)
+    return like_card(like, f"`{repository}` is no card", extra_dirs)
+
+
+def _spelled(repository: str, extra_dirs: Sequence[Path]) -> ModelCard | None:
+    """The card whose name is that of a repository in another spelling (`Qwen-2.5_1.5B_Instruct`); None: there is none."""
+    from gpuplan.models.catalog import find, names
+
+    if nearest(repository):
+        return None
+    known = names(extra_dirs)
+    spelled = (spelled_like(one.rpartition("/")[2].replace("_", "-"), known) for one in _of_owners(repository))
+    alias = next(filter(None, spelled), None)
+    return None if alias is None else find(alias, extra_dirs, cards_only=True)
+
+
+def _of_owners(repository: str) -> tuple[str, ...]:
+    """A repository's name, and the same without the owner of the model, whom some who quantise put before its name.
+
+    >>> _of_owners("bartowski/mistralai_Magistral-Small-2509")
+    ('bartowski/mistralai_Magistral-Small-2509', 'Magistral-Small-2509')
+    """
+    return tuple(dict.fromkeys((repository, _OWNER.sub("", repository.rpartition("/")[2]) if "/" in repository else repository)))
 
 
 def _of_names(repository: str, extra_dirs: Sequence[Path]) -> ModelCard | None:
@@ -283,7 +310,7 @@ def made_from(name: str, known: Sequence[str]) -> str:
     >>> made_from("teknium/OpenHermes-2.5-Mistral-7B", ["mistral-7b", "llama-2-7b"])
     'its name says that it was made from `mistral-7b`: ask for that if it is built alike'
     """
-    if hint := nearest(name) or nearest(respelled(name)):
+    if hint := nearest(name) or nearest(respelled(name)) or nearest(_FILES.sub("", name)):
         return hint
     if (without := unserved(name)) and (served := card_called(without)):
         return f"the nearest on record is `{served.id}`: the rest of the name says how a provider serves it, which is not looked at"

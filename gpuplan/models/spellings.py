@@ -15,6 +15,11 @@ _PLACE = re.compile(
 """Parts of a name that are a provider's own shelves."""
 _ROUTED = re.compile(r"(?<=\w):(?:free|nitro|floor|online|exacto|extended|beta)$", re.IGNORECASE)
 """How OpenRouter is asked to serve a model (https://openrouter.ai/docs/guides/routing/model-variants)."""
+_STORE = re.compile(
+    r"^(?:ollama://(?:library/)?|(?:(?:docker|oci|rlcr)://)?(?:docker\.io/)?ai/|(?:modelscope|ms)://)(?=[^/\s])", re.IGNORECASE
+)
+"""Where RamaLama, KubeAI and Docker fetch a model from (https://github.com/containers/ramalama, docs/ramalama.1.md, Transports;
+https://hub.docker.com/u/ai)."""
 _ROUTER = re.compile(
     r"^(?:ollama(?:_chat)?|hosted_vllm|lm_studio|together_ai|fireworks_ai|vertex_ai|azure_ai|nvidia_nim|bedrock(?:/converse)?)/(?=\S)"
     r"|^(?:openrouter|deepinfra|replicate|groq|novita|nebius|hyperbolic)/(?=[^/\s]+/\S)",
@@ -46,14 +51,16 @@ _ACTIVE = re.compile(r"a\d+(?:\.\d+)?b$")
 
 
 def unrouted(name: str) -> str:
-    """The name without what a router or Amazon Bedrock puts around it, and with hyphens for spaces; the same where there is none.
+    """The name without what a router, a store or Amazon Bedrock puts around it, and with hyphens for spaces; the same without any.
 
     LiteLLM puts the provider before it, OpenRouter a `~` before names that stand for the newest of a line.
 
     >>> unrouted("openai/gpt-oss-20b:free"), unrouted("us.meta.llama3-1-70b-instruct-v1:0"), unrouted("qwen 3 32b")
     ('openai/gpt-oss-20b', 'meta/llama3.1-70b-instruct', 'qwen-3-32b')
+    >>> unrouted("ollama://qwen2.5:7b"), unrouted("ai/gemma3:4B-Q4_K_M")
+    ('qwen2.5:7b', 'gemma3:4B-Q4_K_M')
     """
-    bare = _ROUTER.sub("", "-".join(name.split()))
+    bare = _STORE.sub("", _ROUTER.sub("", "-".join(name.split())))
     found = _BEDROCK.fullmatch(bare)
     if found is not None:
         points = re.sub(r"(?<=[a-z]\d)-(?=\d-)", ".", found[2], flags=re.IGNORECASE)

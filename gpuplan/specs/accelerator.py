@@ -152,7 +152,7 @@ class Pcie(Section):
     lanes: CountField
     """The width."""
     bandwidth_per_direction: BytesPerSField
-    """One way, after encoding."""
+    """One way, after encoding: of 16 lanes 15.75 GB/s in generation 3, 31.5 in 4 and 63 in 5."""
 
 
 class MigProfile(Section):

@@ -66,7 +66,7 @@ class InstanceShape(Section):
     local_disk: BytesField | None = None
     """All local disks together."""
     scale_up: InstanceScaleUp
-    """How its accelerators reach each other."""
+    """How its accelerators reach each other; `{kind: none}` of one accelerator."""
     network: InstanceNetwork
     """What it sends to others."""
     confidence: dict[Literal["specs", "price", "network", "local_disk"], Literal["medium", "low"]] = field(default_factory=dict)

@@ -56,6 +56,34 @@ def bracketed(name: str) -> str | None:
     return MOBILE.sub(" Mobile", found[1]) if found else None
 
 
+_INSIDE = re.compile(r"\s*[(\[]\s*(\d+)\s*gi?b?(?:\s+(?:v?ram|memory|hbm\w*|gddr\w*))?\s*[)\]]", re.IGNORECASE)
+_MAC = re.compile(r"^(?:apple\s+)?(macbook(?:\s+(?:air|pro))?|mac\s*(?:mini|studio|pro)|imac)\b(.*)$", re.IGNORECASE | re.DOTALL)
+_CHIP = re.compile(r"\bm\d(?:\s+(?:pro|max|ultra))?(?=\s|$)", re.IGNORECASE)
+_INCHES = re.compile(
+    r"(?<![\d.])(?:1[1-6](?:\.\d)?|24)(?:[\s-]*inch|\s*[\"\u201d\u2033]|(?=\s))|(?<!\d)20[12]\d(?!\d)", re.IGNORECASE
+)
+_MEMORY = re.compile(r"(\d+)\s*gb?\b", re.IGNORECASE)
+
+
+def unwrapped(name: str) -> str | None:
+    """A name with the memory that stands in brackets behind it, and a Mac without inches and years; None: it has none of them.
+
+    >>> unwrapped("Tesla V100 (32GB)"), unwrapped("MacBook Pro 14 M5 32GB"), unwrapped("Mac Studio (M2 Ultra, 192GB)")
+    ('Tesla V100 32GB', 'M5 32GB', 'Mac Studio M2 Ultra 192GB')
+    >>> unwrapped("MacBook Air M3 24GB"), unwrapped("GB10 (DGX Spark)")
+    ('M3 24GB', None)
+    """
+    mac = _MAC.match(name.strip())
+    if mac is not None:
+        rest = " ".join(_INCHES.sub(" ", re.sub(r"[(),/]", " ", mac[2])).split())
+        chip, memory = _CHIP.search(rest), _MEMORY.search(rest)
+        line = f"{mac[1]} " if re.match(r"mac\s*(?:mini|studio)", mac[1], re.IGNORECASE) else ""
+        made = f"{line}{chip[0]}{f' {memory[1]}GB' if memory else ''}" if chip else None
+        return None if made is None or key(made) == key(name) else made
+    plain = _INSIDE.sub(r" \1GB", name).strip()
+    return None if plain == name.strip() else plain
+
+
 def size_last(name: str) -> str | None:
     """A name as it is compared with the memory, which people write anywhere, behind the rest; None where it is there or missing.
 
@@ -105,7 +133,7 @@ def respelled(name: str) -> Iterator[str]:
     spelled = re.sub(r"(?<=-)(\d+)g$", r"\1gb", spelled)
     spelled = re.sub(r"^(gtx|rtx|rx)(?=\d|pro|a\d)", r"\1-", spelled)
     spelled = re.sub(r"(?<=-pro)(?=\d{4})|(?<=\d{4})(?=ada(?:-|$))|(?<=\d)(?=(?:nvl|pcie)(?:-|$))", "-", spelled)
-    spelled = re.sub(r"^p(?=[1-6]\d00$)", "quadro-p", spelled)
+    spelled = re.sub(r"^([pm])(?=[1-6]\d00$)", r"quadro-\1", spelled)
     spelled = re.sub(r"^q-rtx-", "quadro-rtx-", re.sub(r"^pro-w(?=\d)", "radeon-pro-w", spelled))
     spelled = re.sub(r"-hbm\d?e?(?=-|$)", "", re.sub(r"-maxq(?=-|$)", "-max-q", spelled))
     spelled = re.sub(r"(?<=\d)(ti|super|xtx|xt|gre)(?=-|$)", r"-\1", spelled)

@@ -102,7 +102,7 @@ def refuse_alone(name: str, count: int, catalog: Catalog) -> None:
     Raises:
         UnknownError: the name is a provider's, with machines that have so many accelerators, if there are any.
     """
-    ident = providers().id_of(name, _folders(catalog))
+    ident = providers().id_of(bare(name) or name, _folders(catalog))  # `runpod gpu` is RunPod
     every = _instances(_files_of(ident, catalog), catalog)
     offered = [one for one in every if one.shape.status == "offered"] or every
     if not offered:
@@ -134,7 +134,7 @@ def instance_of_provider(name: str, count: int, catalog: Catalog) -> str | None:
             seller, colon, rest = said, ":", without_manner(part)
             break
     table.refuse(seller if colon else bare(seller), rest, catalog)
-    ident = table.id_of(seller, _folders(catalog))
+    ident = table.id_of(seller if colon else bare(seller) or seller, _folders(catalog))
     known = _files_of(ident, catalog)
     if not colon:
         refuse_alone(name, count, catalog)

@@ -147,16 +147,21 @@ class Measure(Record):
 
 _PAID = re.compile(
     r"\s*(?:US)?(?P<sign>\$|USD|EUR|€|GBP|£)?\s*(?P<number>[\d.,]+)\s*(?P<after>\$|USD|EUR|€|GBP|£)?\s*(?:/|per|an?)\s*"
-    r"(?P<each>gpu|accelerator|chip|card)?\s*(?:/|per|an?|-)?\s*(?:h|hrs?|hours?)\s*",
+    r"(?P<each>gpu|accelerator|chip|card)?\s*(?:/|per|an?|-)?\s*"
+    r"(?:(?:h|hrs?|hours?)|(?P<long>mo|mth|months?|monthly|days?|daily|y|yrs?|years?|yearly))\s*",
     re.I,
 )
+_HOURS = {"mo": 730, "mt": 730, "da": 24, "y": 8760, "yr": 8760, "ye": 8760}
+"""Hours of longer spans by their first letters; clouds print a month as 730 h."""
 
 
 def _paid(text: str) -> str | None:
-    """What to write for a price an hour as pages print it.
+    """What to write for a price as pages print it.
 
     >>> _paid("$23.92/hr"), _paid("$2.10 per GPU hour")
     ('write it as `23.92 USD/h`', 'write it as `2.10 USD/h`, with `per: accelerator` beside it')
+    >>> _paid("$1,460/month")
+    'write it as `2 USD/h`, of 730 h, with what the page prints in `note`'
     >>> _paid("2.10 EUR/h")
     'prices are in US dollars: write those, and the rate of exchange with its day in `note`'
     """
@@ -164,8 +169,21 @@ def _paid(text: str) -> str | None:
     if found is None:
         return None
     if (found["sign"] or found["after"] or "$").upper() not in ("$", "USD"):
-        return "prices are in US dollars: write those, and the rate of exchange with its day in `note`"
+        hours = f" an hour, of {_hours(found)} h" if found["long"] else ""
+        return f"prices are in US dollars: write those{hours}, and the rate of exchange with its day in `note`"
+    if found["long"]:
+        each = ", with `per: accelerator` beside it" if found["each"] else ""
+        try:
+            price = float(found["number"].replace(",", "")) / _hours(found)
+        except ValueError:
+            return None
+        return f"write it as `{price:.5g} USD/h`, of {_hours(found)} h{each}, with what the page prints in `note`"
     return f"write it as `{found['number']} USD/h`" + (", with `per: accelerator` beside it" if found["each"] else "")
+
+
+def _hours(found: re.Match[str]) -> int:
+    """The hours of the span that a price is for."""
+    return _HOURS[found["long"][:2].lower()]
 
 
 class Words(Record):

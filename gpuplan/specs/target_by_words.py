@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from gpuplan.errors import Note, Problem, UnknownError, UsageError, did_you_mean
 from gpuplan.specs.catalog import Catalog, key
 from gpuplan.specs.target import FORMS, MAKERS, Target
@@ -17,6 +19,14 @@ def _of_provider(name: str, units: int, catalog: Catalog) -> str | None:
     if whole != name and find_instance(whole, catalog) is not None:
         return whole
     return attached(whole, catalog) or instance_of_provider(whole, units, catalog) or only_of_family(whole, whole, None, catalog)
+
+
+def _is_part(name: str, catalog: Catalog) -> bool:
+    """Whether a name is that of a part or a system, without what drivers and shops write around it."""
+    from gpuplan.specs.plain_names import plain_names
+
+    spelled = (key(one) for one in (name, *plain_names(name)))
+    return any(is_named(kind, one, catalog) for one in spelled for kind in ("accelerators", "systems"))
 
 
 def by_beginning(text: str, units: int, name: str, catalog: Catalog) -> Target:
@@ -43,9 +53,14 @@ def _by_its_words(text: str, units: int, name: str, catalog: Catalog) -> Target:
     """What the words of a name mean that nothing begins with: a chip's part, a maker's spelling, a seller's machine."""
     # The tables are read where a name is not known.
     from gpuplan.specs.kinds_of_parts import nearest
-    from gpuplan.specs.plain_names import bracketed, respelled
+    from gpuplan.specs.plain_names import bracketed, plain_names, respelled, unwrapped
     from gpuplan.specs.read_names import bare
 
+    plain = unwrapped(name)
+    # Windows writes half of what a laptop's graphics share with the processor behind its name, which is not its memory.
+    shared = any(nearest(one) for one in plain_names(name)) if plain is not None else False
+    if plain is not None and not shared and _is_part(re.sub(r"\s+\d+GB$", "", plain), catalog):
+        return _of_bracket(text, units, name, plain, catalog)
     inside = bracketed(name)
     if inside is not None:
         return _of_bracket(text, units, name, inside, catalog)
