@@ -91,11 +91,11 @@ def _by_less_of_it(text: str, units: int, name: str, what: str, catalog: Catalog
     from difflib import get_close_matches
 
     from gpuplan.specs.kinds_of_parts import nearest
-    from gpuplan.specs.plain_names import known_as
+    from gpuplan.specs.plain_names import counted_in_words, known_as
     from gpuplan.specs.read_names import reading
     from gpuplan.specs.several_parts import alternatives, several_parts
 
-    if near := nearest(name):
+    if near := nearest(name) or next(filter(None, (nearest(each) for _, each in counted_in_words(text))), ""):
         raise UnknownError(Problem("target.unknown-name", what, near))
     several = alternatives(name)
     if several:
@@ -112,6 +112,9 @@ def _by_less_of_it(text: str, units: int, name: str, what: str, catalog: Catalog
         if near := "" if exact else nearest(plain):
             raise UnknownError(Problem("target.unknown-name", what, near))
         return _taken_as(text, units, name, plain, catalog)
+    turned = _in_another_order(name, catalog)
+    if turned is not None:
+        return _taken_as(text, units, name, turned, catalog)
     known = [one for kind in ("accelerators", "systems", "clusters") for one in (*catalog.paths(kind), *catalog.names(kind))]
     instances = list(catalog.names("instances"))
     short = [alias.partition(":")[2] for alias in instances if ":" in alias]
@@ -121,6 +124,14 @@ def _by_less_of_it(text: str, units: int, name: str, what: str, catalog: Catalog
     elif found is not None and not get_close_matches(key(name), known, 1, 0.85):
         hint = f"the nearest on record is `{found.accelerator}`, which its name holds: of what else it says no page was read"
     raise UnknownError(Problem("target.unknown-name", what, hint or FORMS))
+
+
+def _in_another_order(name: str, catalog: Catalog) -> str | None:
+    """The one accelerator whose id or alias has just the words of a name, in another order; None: there is none, or several."""
+    words = sorted(key(name).split("-"))
+    every = {one: [one] for one in catalog.paths("accelerators")} | dict(catalog.names("accelerators"))
+    alike = {ident for one, idents in every.items() if sorted(one.split("-")) == words for ident in idents}
+    return alike.pop() if len(words) > 2 and len(alike) == 1 else None
 
 
 def _taken_as(text: str, units: int, name: str, plain: str, catalog: Catalog) -> Target:
