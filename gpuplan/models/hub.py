@@ -23,6 +23,8 @@ from gpuplan.models.checkpoint.safetensors import HEAD_BYTES, SafetensorsFile, r
 
 PREFIX = re.compile(r"^(?:hf\.co/|huggingface\.co/|https://huggingface\.co/|(?:hf|huggingface)://(?:hf\.co/)?|hf:)")
 _ID = re.compile(r"^([A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*)(?:@([\w./-]+))?(?::([\w.-]+))?$")
+_PAGE = re.compile(r"/(?:tree|blob|resolve|discussions)(?:/.*)?$|[?#].*$")
+"""What stands behind an id in the address of one of its pages."""
 SETTINGS = ("hf_quant_config.json", "quantize_config.json", "quant_config.json")
 PIECE = {"safetensors": 1 << 18, "gguf": 1 << 20}
 """Bytes that are asked for at once."""
@@ -49,11 +51,11 @@ def hub_name(name: str) -> HubName | None:
 
     >>> hub_name("hf.co/someone/Model-GGUF:Q4_K_M")
     HubName(repo='someone/Model-GGUF', revision=None, file_type='Q4_K_M', asked=True)
-    >>> hub_name("llama-3.1-8b") is None
-    True
+    >>> hub_name("https://huggingface.co/someone/Model/tree/main").repo, hub_name("llama-3.1-8b")
+    ('someone/Model', None)
     """
     prefix = PREFIX.match(name)
-    found = _ID.match(name[prefix.end() :].rstrip("/") if prefix else name)
+    found = _ID.match(_PAGE.sub("", name[prefix.end() :]).rstrip("/") if prefix else name)
     return HubName(found[1], found[2], found[3], prefix is not None) if found else None
 
 

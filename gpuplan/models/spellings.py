@@ -16,7 +16,8 @@ _PLACE = re.compile(
 _ROUTED = re.compile(r"(?<=\w):(?:free|nitro|floor|online|exacto|extended|beta)$", re.IGNORECASE)
 """How OpenRouter is asked to serve a model (https://openrouter.ai/docs/guides/routing/model-variants)."""
 _STORE = re.compile(
-    r"^(?:ollama://(?:library/)?|(?:(?:docker|oci|rlcr)://)?(?:docker\.io/)?ai/|(?:modelscope|ms)://)(?=[^/\s])", re.IGNORECASE
+    r"^(?:ollama://(?:library/)?|(?:https://)?ollama\.com/(?:library/)?|(?:(?:docker|oci|rlcr)://)?(?:docker\.io/)?ai/|(?:modelscope|ms)://)(?=[^/\s])",
+    re.IGNORECASE,
 )
 """Where RamaLama, KubeAI and Docker fetch a model from (https://github.com/containers/ramalama, docs/ramalama.1.md, Transports;
 https://hub.docker.com/u/ai)."""

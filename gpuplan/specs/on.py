@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import re
+
 from gpuplan.errors import Problem, UsageError
 from gpuplan.specs.catalog import Catalog
 from gpuplan.specs.target import MOST_ACCELERATORS, Target, too_many
 from gpuplan.specs.target_by_name import target_by_name
 from gpuplan.specs.unlike import is_joined, refuse_joined
+
+_CLOCK = re.compile(r"\s*@\s*\d+(?:\.\d+)?\s*GHz\s*$", re.IGNORECASE)
+"""What processors print behind their name, which is no network."""
 
 
 def parse_target(text: str, catalog: Catalog) -> Target:
@@ -22,6 +27,7 @@ def parse_target(text: str, catalog: Catalog) -> Target:
         UnknownError: nothing is called that, or a network that the target needs is not known.
         SpecError: a data file is wrong.
     """
+    text = _CLOCK.sub("", text)
     if is_joined(text, catalog):
         raise refuse_joined(text)
     try:

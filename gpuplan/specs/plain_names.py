@@ -20,7 +20,7 @@ _BEHIND = re.compile(
 )
 _BEFORE = re.compile(
     r"^(?:virtualized|corporation|nvidia|amd|intel|qualcomm|apple|google|geforce|radeon|instinct|asus|msi|gigabyte|zotac|pny|evga|palit|inno3d|gainward|sapphire|"
-    r"powercolor|xfx|asrock|colorful|galax|rog|strix|tuf|ventus|aorus|eagle|windforce|nitro\+?|pulse|founders|edition|gaming|core|"
+    r"lenovo|dell|hpe?|acer|supermicro|powercolor|xfx|asrock|colorful|galax|rog|strix|tuf|ventus|aorus|eagle|windforce|nitro\+?|pulse|founders|edition|gaming|core|"
     r"navi\s\d+|aqua\svanjaram)[\s-]+",
     re.IGNORECASE,
 )
@@ -65,23 +65,53 @@ _INCHES = re.compile(
 _MEMORY = re.compile(r"(\d+)\s*gb?\b", re.IGNORECASE)
 
 
-def unwrapped(name: str) -> str | None:
-    """A name with the memory that stands in brackets behind it, and a Mac without inches and years; None: it has none of them.
+def unwrapped(name: str) -> Iterator[str]:
+    """A name with the memory that stands in brackets behind it, and Apple's with the cores of its GPU and without inches and years.
 
-    >>> unwrapped("Tesla V100 (32GB)"), unwrapped("MacBook Pro 14 M5 32GB"), unwrapped("Mac Studio (M2 Ultra, 192GB)")
-    ('Tesla V100 32GB', 'M5 32GB', 'Mac Studio M2 Ultra 192GB')
-    >>> unwrapped("MacBook Air M3 24GB"), unwrapped("GB10 (DGX Spark)")
-    ('M3 24GB', None)
+    >>> [next(unwrapped(one)) for one in ("Tesla V100 (32GB)", "MacBook Pro 14 M5 32GB", "Mac Studio (M2 Ultra, 192GB)")]
+    ['Tesla V100 32GB', 'M5 32GB', 'Mac Studio M2 Ultra 192GB']
+    >>> list(unwrapped("Apple M3 Max (30-core GPU) 36GB")), list(unwrapped("GB10 (DGX Spark)"))
+    (['apple-m3-max-30c 36GB', 'M3 Max 36GB'], [])
     """
+    made: list[str] = []
     mac = _MAC.match(name.strip())
-    if mac is not None:
-        rest = " ".join(_INCHES.sub(" ", re.sub(r"[(),/]", " ", mac[2])).split())
-        chip, memory = _CHIP.search(rest), _MEMORY.search(rest)
-        line = f"{mac[1]} " if re.match(r"mac\s*(?:mini|studio)", mac[1], re.IGNORECASE) else ""
-        made = f"{line}{chip[0]}{f' {memory[1]}GB' if memory else ''}" if chip else None
-        return None if made is None or key(made) == key(name) else made
-    plain = _INSIDE.sub(r" \1GB", name).strip()
-    return None if plain == name.strip() else plain
+    rest = " ".join(_INCHES.sub(" ", re.sub(r"[(),/]", " ", mac[2] if mac else name)).split())
+    chip = _CHIP.search(rest) if mac or re.match(r"(?:apple\s+)?m\d\b", rest, re.IGNORECASE) else None
+    if chip is not None:
+        cores = re.search(r"(\d+)[\s-]*cores?[\s-]*gpu", rest, re.IGNORECASE)
+        memory = _MEMORY.search(rest)
+        behind = f" {memory[1]}GB" if memory else ""
+        if cores is not None:
+            made.append(f"apple-{key(chip[0])}-{cores[1]}c{behind}")
+        line = f"{mac[1]} " if mac and re.match(r"mac\s*(?:mini|studio)", mac[1], re.IGNORECASE) else ""
+        made.append(f"{line}{chip[0]}{behind}")
+    elif not mac:
+        made.append(_INSIDE.sub(r" \1GB", name).strip())
+    yield from (one for one in made if key(one) != key(name))
+
+
+_MANY = {"dual": 2, "twin": 2, "two": 2, "triple": 3, "quad": 4, "four": 4}
+_COUNT_BEHIND = re.compile(r"(.+?)(?:\s+[x\u00d7*]\s*|\s*\u00d7\s*|(?<=\d{4})x)(\d{1,4})")
+_COUNT_BEFORE = re.compile(rf"(\d{{1,5}}|{'|'.join(_MANY)})[\s-]+(.+?[a-z0-9])(s?)", re.IGNORECASE)
+
+
+def counted_in_words(text: str) -> Iterator[tuple[int, str]]:
+    """What a text may mean that says how many in another way than `8xh100`: the number and the part.
+
+    >>> list(counted_in_words("Tesla P40 x 4")), list(counted_in_words("3090 x2")), list(counted_in_words("dual RTX 5090"))
+    ([(4, 'Tesla P40')], [(2, '3090')], [(2, 'RTX 5090')])
+    >>> list(counted_in_words("64 H100s")), list(counted_in_words("h100"))
+    ([(64, 'H100'), (64, 'H100s')], [])
+    """
+    behind, before = _COUNT_BEHIND.fullmatch(text.strip()), _COUNT_BEFORE.fullmatch(text.strip())
+    if behind is not None and int(behind[2]) > 0:
+        yield int(behind[2]), behind[1]
+    elif before is not None:
+        many = _MANY.get(before[1].lower()) or int(before[1])
+        if many > 0:
+            yield many, before[2]
+            if before[3]:
+                yield many, before[2] + before[3]
 
 
 def size_last(name: str) -> str | None:
@@ -184,6 +214,7 @@ def _clean(text: str) -> str:
     """Without marks, and 16G as 16GB."""
     plain = re.sub(r"\swith\smax-q\sdesign\b", " Max-Q", " ".join(_MARKS.sub("", text).split()), flags=re.IGNORECASE)
     plain = MOBILE.sub(" Mobile", plain)
+    plain = re.sub(r"\sCPU(?=\s)", "", plain, flags=re.IGNORECASE)  # `Intel Xeon CPU E5-2680 v4`
     return re.sub(r"(?<=\d)G\b", "GB", plain)
 
 

@@ -20,6 +20,8 @@ _OFFERED_AS = frozenset(
 _BEFORE = re.compile(r"(?:^|[^a-z0-9]|x)(\d{1,2})x?-?$")
 _AFTER = re.compile(r"(?:-?x|(?<=[a-z])(?<!sxm)(?<!hbm))(\d{1,2})(?![0-9a-z])|-(\d)(?=-)")
 _SOMEWHERE = re.compile(r"(?<![a-z0-9])(?:x(\d{1,2})|(\d{1,2})x)(?![a-z0-9])")
+_INCHES = re.compile(r"[a-z]-1[3-8]-$")
+"""The size of a laptop before its part, which is no count: `framework-16-rx-7700s`."""
 _NUMBER = re.compile(r"\d+")
 _BESIDE = re.compile(r"\+(\d+)x")
 """The number of accelerators beside a machine in the name of an instance."""
@@ -182,6 +184,8 @@ def reading(name: str, catalog: Catalog) -> Reading | None:
             except (UnknownError, UsageError):
                 continue
             elsewhere = _SOMEWHERE.search(f"{before} {after}")
+            if count is not None and _INCHES.search(before):
+                count = None
             number = next((one for one in (count, many, elsewhere) if one is not None), None)
             digits = next((one for one in number.groups() if one), None) if number is not None else None
             return Reading(ident, int(digits) if digits is not None and int(digits) > 0 else None, said)

@@ -23,9 +23,9 @@ def _of_provider(name: str, units: int, catalog: Catalog) -> str | None:
 
 def _is_part(name: str, catalog: Catalog) -> bool:
     """Whether a name is that of a part or a system, without what drivers and shops write around it."""
-    from gpuplan.specs.plain_names import plain_names
+    from gpuplan.specs.plain_names import plain_names, respelled
 
-    spelled = (key(one) for one in (name, *plain_names(name)))
+    spelled = (key(one) for one in (name, *plain_names(name), *respelled(name)))
     return any(is_named(kind, one, catalog) for one in spelled for kind in ("accelerators", "systems"))
 
 
@@ -53,13 +53,17 @@ def _by_its_words(text: str, units: int, name: str, catalog: Catalog) -> Target:
     """What the words of a name mean that nothing begins with: a chip's part, a maker's spelling, a seller's machine."""
     # The tables are read where a name is not known.
     from gpuplan.specs.kinds_of_parts import nearest
-    from gpuplan.specs.plain_names import bracketed, plain_names, respelled, unwrapped
+    from gpuplan.specs.plain_names import bracketed, counted_in_words, plain_names, respelled, unwrapped
     from gpuplan.specs.read_names import bare
 
-    plain = unwrapped(name)
+    for many, each in counted_in_words(text):
+        if _is_part(each, catalog):
+            target = target_by_name(f"{many}x{each}", catalog) or by_beginning(text, many, each, catalog)
+            return target.replaced(text=text)
+    plain = next((one for one in unwrapped(name) if _is_part(re.sub(r"\s+\d+GB$", "", one), catalog)), None)
     # Windows writes half of what a laptop's graphics share with the processor behind its name, which is not its memory.
     shared = any(nearest(one) for one in plain_names(name)) if plain is not None else False
-    if plain is not None and not shared and _is_part(re.sub(r"\s+\d+GB$", "", plain), catalog):
+    if plain is not None and not shared:
         return _of_bracket(text, units, name, plain, catalog)
     inside = bracketed(name)
     if inside is not None:
@@ -90,16 +94,16 @@ def _by_less_of_it(text: str, units: int, name: str, what: str, catalog: Catalog
     from difflib import get_close_matches
 
     from gpuplan.specs.kinds_of_parts import nearest
-    from gpuplan.specs.plain_names import known_as
+    from gpuplan.specs.plain_names import counted_in_words, known_as
     from gpuplan.specs.read_names import reading
     from gpuplan.specs.several_parts import alternatives, several_parts
 
-    if near := nearest(name):
+    if near := nearest(name) or next(filter(None, (nearest(each) for _, each in counted_in_words(text))), ""):
         raise UnknownError(Problem("target.unknown-name", what, near))
     several = alternatives(name)
     if several:
         raise several_parts(name, several, catalog)
-    found = reading(name, catalog)
+    found = reading(re.sub(r"\s+\d+-cores?\b.*$", "", name, flags=re.IGNORECASE), catalog)
     said = (
         f"no page of such a machine was read; by its name take `{found.target}`, with a price of yours by --price" if found else ""
     )
@@ -111,6 +115,9 @@ def _by_less_of_it(text: str, units: int, name: str, what: str, catalog: Catalog
         if near := "" if exact else nearest(plain):
             raise UnknownError(Problem("target.unknown-name", what, near))
         return _taken_as(text, units, name, plain, catalog)
+    turned = _in_another_order(name, catalog)
+    if turned is not None:
+        return _taken_as(text, units, name, turned, catalog)
     known = [one for kind in ("accelerators", "systems", "clusters") for one in (*catalog.paths(kind), *catalog.names(kind))]
     instances = list(catalog.names("instances"))
     short = [alias.partition(":")[2] for alias in instances if ":" in alias]
@@ -120,6 +127,14 @@ def _by_less_of_it(text: str, units: int, name: str, what: str, catalog: Catalog
     elif found is not None and not get_close_matches(key(name), known, 1, 0.85):
         hint = f"the nearest on record is `{found.accelerator}`, which its name holds: of what else it says no page was read"
     raise UnknownError(Problem("target.unknown-name", what, hint or FORMS))
+
+
+def _in_another_order(name: str, catalog: Catalog) -> str | None:
+    """The one accelerator whose id or alias has just the words of a name, in another order; None: there is none, or several."""
+    words = sorted(key(name).split("-"))
+    every = {one: [one] for one in catalog.paths("accelerators")} | dict(catalog.names("accelerators"))
+    alike = {ident for one, idents in every.items() if sorted(one.split("-")) == words for ident in idents}
+    return alike.pop() if len(words) > 2 and len(alike) == 1 else None
 
 
 def _taken_as(text: str, units: int, name: str, plain: str, catalog: Catalog) -> Target:
