@@ -270,7 +270,7 @@ def why_chosen(found: Best[TrainPlan], what: str = "plan") -> str:
     if not found.fits:
         return f"least memory of {so_many(found.looked_at, what, ', which does not fit', ', none of which fits')}"
     sure = "" if found.keys and found.keys[0] < -1 else ", none of them surely"
-    fastest = f"fastest of {so_many(found.fitting, what, ' that fits', ' that fit')}{sure} ({found.looked_at} looked at)"
+    fastest = f"fastest of {so_many(found.fitting, what, ' that fits', ' that fit')}{sure} ({found.looked_at:,} looked at)"
     if found.behind > 1:
         return f"surer, within {100 * (found.behind - 1):.1f} % of the {fastest}"
     return fastest
