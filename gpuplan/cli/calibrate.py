@@ -70,7 +70,7 @@ def calibrate(
     out: Annotated[str | None, Option("--out", metavar="FILE", help="The measured file, instead of the one in your folder")] = None,
     fresh: Annotated[bool, Option("--fresh", help="Measure all again, whatever an interrupted call left")] = False,
     on: Annotated[
-        str | None, Option("--on", metavar="[N x]NAME", help="The machines that several processes run on, for their links")
+        str | None, Option("--on", metavar="[Nx]NAME", help="The machines that several processes run on, for their links")
     ] = None,
     timeout: Annotated[
         str | None, Option("--timeout", metavar="SECONDS", help="A kernel or a rank that is silent for so long is given up")

@@ -67,7 +67,7 @@ def _about(param: Any) -> str:
 
 def _name(param: Any) -> str:
     if param.param_type_name == "argument":
-        return param.metavar if param.required else f"[{param.metavar}]"
+        return param.metavar if param.required or param.metavar.startswith("[") else f"[{param.metavar}]"
     # The parser keeps the names of --help in a set: by length, they stand in the same order on every call.
     flags = ", ".join(sorted(param.opts, key=len) if "--help" in param.opts else param.opts)
     if param.secondary_opts:
@@ -76,8 +76,12 @@ def _name(param: Any) -> str:
 
 
 def _usage(command: Any, path: str) -> str:
+    from gpuplan.plan.option import RUN
+
     pieces = [_name(param) for param in command.params if param.param_type_name == "argument"]
-    pieces += [_name(param) for param in command.params if "--on" in param.opts]
+    # Where it says what the question runs on, it must be given; elsewhere it narrows what is looked at.
+    on = (param for param in command.params if "--on" in param.opts)
+    pieces += [_name(param) if param.rich_help_panel == RUN else f"[{_name(param)}]" for param in on]
     return " ".join([path, *pieces, "[options]"])
 
 

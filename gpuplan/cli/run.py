@@ -37,7 +37,7 @@ def run(
     junit: Annotated[
         o.Text, Option("--junit", metavar="FILE", rich_help_panel=o.OUTPUT, help="Write JUnit XML for CI into this file, too")
     ] = None,
-    jobs: Annotated[o.Text, Option("--jobs", metavar="N", help="So many processes answer at once (1)")] = None,
+    jobs: Annotated[o.Text, Option("--jobs", metavar="N", help="Processes that answer at once; left out, 1")] = None,
     resume: Annotated[
         o.Text,
         Option(

@@ -151,7 +151,7 @@ def _verdict(figures: Mapping[str, Term], memory: Breakdown) -> Verdict:
             made = Verdict(True, f"fits narrowly: {share}, and it may need up to {human(high, 'B')}", binding.name, True)
         return _with_host(made, figures)
     low, _ = interval({"need": needed})["need"]
-    over = f"{human(need - have, 'B')} too much; {binding.name.split('.', 1)[-1].replace('_', ' ')} binds"
+    over = f"{human(need - have, 'B')} too much; largest part: {binding.name.split('.', 1)[-1].replace('_', ' ')}"
     doubt = f" (it may need as little as {human(low, 'B')})" if low <= have else ""
     return Verdict(False, f"does not fit: {share}, {over}{doubt}", binding.name)
 

@@ -54,11 +54,11 @@ def exists(path: Path) -> bool:
         return False
 
 
-def bytes_of(path: Path, *, most: int, code: str = "file") -> bytes:
-    """The bytes of a regular file of `most` bytes at most; `code` begins the codes of problems.
+def opened(path: Path, code: str) -> tuple[int, int]:
+    """A regular file that is open to be read, and its size in bytes; whoever asked closes it.
 
     Raises:
-        UsageError: it does not exist, cannot be read, is no regular file (a pipe would wait for ever), or is larger.
+        UsageError: it does not exist, cannot be read, or is no regular file (a pipe would wait for ever).
     """
     try:
         handle = os.open(path, _FLAGS)
@@ -70,13 +70,27 @@ def bytes_of(path: Path, *, most: int, code: str = "file") -> bytes:
             what = next((said for is_kind, said in _KINDS if is_kind(about.st_mode)), "it is no regular file")
             hint = "name a file in it" if stat.S_ISDIR(about.st_mode) else "save what it gives in a file, and name that"
             raise UsageError(Problem(f"{code}.unreadable", f"cannot read the file: {what}", hint, str(path)))
+    except (OSError, UsageError) as error:
+        os.close(handle)
+        raise (_unreadable(path, error, code) if isinstance(error, OSError) else error) from None
+    return handle, about.st_size
+
+
+def bytes_of(path: Path, *, most: int, code: str = "file") -> bytes:
+    """The bytes of a regular file of `most` bytes at most; `code` begins the codes of problems.
+
+    Raises:
+        UsageError: it does not exist, cannot be read, is no regular file (a pipe would wait for ever), or is larger.
+    """
+    handle, size = opened(path, code)
+    try:
         # A file may grow while it is read, and those of /proc say that they are empty.
         parts: list[bytes] = []
-        left = most + 1 if about.st_size <= most else 0
-        while left and (part := os.read(handle, min(left, max(about.st_size + 1, 1 << 16)))):
+        left = most + 1 if size <= most else 0
+        while left and (part := os.read(handle, min(left, max(size + 1, 1 << 16)))):
             parts.append(part)
             left -= len(part)
-            if len(part) == about.st_size:
+            if len(part) == size:
                 break
     except OSError as error:
         raise _unreadable(path, error, code) from None

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from gpuplan.errors import Problem, UsageError
-from gpuplan.files.read import _FLAGS, _KINDS, _unreadable
+from gpuplan.files.read import _unreadable, opened
 
 PIECE = 1 << 20
 """Bytes that are fetched at once."""
@@ -87,16 +86,8 @@ def window_of(path: Path, *, most: int, code: str = "file") -> Iterator[Window]:
     Raises:
         UsageError: it does not exist, cannot be read, or is no regular file.
     """
+    handle, size = opened(path, code)
     try:
-        handle = os.open(path, _FLAGS)
-    except (OSError, ValueError) as error:
-        raise _unreadable(path, error, code) from None
-    try:
-        about = os.fstat(handle)
-        if not stat.S_ISREG(about.st_mode):
-            what = next((said for is_kind, said in _KINDS if is_kind(about.st_mode)), "it is no regular file")
-            hint = "name a file in it" if stat.S_ISDIR(about.st_mode) else "save what it gives in a file, and name that"
-            raise UsageError(Problem(f"{code}.unreadable", f"cannot read the file: {what}", hint, str(path)))
 
         def fetch(at: int, count: int) -> bytes:
             try:
@@ -105,7 +96,7 @@ def window_of(path: Path, *, most: int, code: str = "file") -> Iterator[Window]:
             except OSError as error:
                 raise _unreadable(path, error, code) from None
 
-        yield Window(fetch, about.st_size, most=most)
+        yield Window(fetch, size, most=most)
     finally:
         os.close(handle)
 

@@ -42,7 +42,7 @@ class Where(Record, kw_only=True):
     ] = None
     count: Annotated[int | None, Option("So many accelerators, and no other number", PLACES)] = None
     max_count: Annotated[int | None, Option("No more accelerators than this; left out, 4096", PLACES, most=1_000_000)] = None
-    jobs: Annotated[int | None, Option("So many processes look at machines at once (1)", PLACES, most=256)] = None
+    jobs: Annotated[int | None, Option("Processes that look at machines at once; left out, 1", PLACES, most=256)] = None
 
 
 class Goal(Record, kw_only=True):

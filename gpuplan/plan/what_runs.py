@@ -27,11 +27,13 @@ class WhatRunsAsk(Record, kw_only=True):
         str | None,
         Option("Engine, such as `llama-cpp` or `vllm`; left out, vllm where memory is HBM, and llama-cpp elsewhere", RUN, "NAME"),
     ] = None
-    context: Annotated[int | None, Option("Longest sequence that must fit, such as `32k`; or 8k", RUN, "TOKENS", length=True)] = (
-        None
-    )
-    prompt: Annotated[int | None, Option("Prompt tokens of the request that is timed, or 512", RUN, "TOKENS", length=True)] = None
-    output: Annotated[int | None, Option("Output tokens of it, or 128", RUN, "TOKENS", length=True)] = None
+    context: Annotated[
+        int | None, Option("Longest sequence that must fit, such as `32k`; left out, 8k", RUN, "TOKENS", length=True)
+    ] = None
+    prompt: Annotated[
+        int | None, Option("Prompt tokens of the request that is timed; left out, 512", RUN, "TOKENS", length=True)
+    ] = None
+    output: Annotated[int | None, Option("Output tokens of it; left out, 128", RUN, "TOKENS", length=True)] = None
     memory: Annotated[
         float | None,
         Option(

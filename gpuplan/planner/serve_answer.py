@@ -226,7 +226,7 @@ class _Answer:
     def narrowly(self, best: Candidate, hint: str) -> Iterator[Note]:
         """That the high end of a promised time breaks the promise, if it does."""
         broken = [limit for limit in self._times() if best.estimate.ranges[limit.figure][1] > limit.most]
-        ends = ", ".join(f"{limit.said} {_end(best.estimate, limit.figure)}" for limit in broken)
+        ends = ", ".join(f"{limit.said}: {_end(best.estimate, limit.figure)}" for limit in broken)
         if broken:
             yield Note("plan.narrowly", f"kept as expected, but not at the high end of the range: {ends}", hint)
 

@@ -76,7 +76,11 @@ def winner_lines(order: Sequence[Standing]) -> list[str]:
         if one.tied and manner:
             lines.append(f"equally {manner}: {one.name} and {one.next}")
             continue
-        ahead = "" if one.key in ROOMIEST else f", {one.times:.3g} times as {manner} as {one.next}"
+        ahead = f", {one.times:.3g} times as {manner} as {one.next}"
+        if one.key in ROOMIEST:
+            ahead = ""
+        elif manner == "cheap":  # Nothing is some times as cheap.
+            ahead = f"; {one.next} costs {one.times:.3g} times as much"
         doubt = "" if one.sure else "; their ranges overlap"
         lines.append(f"{one.word}: {one.name}{ahead}{doubt}")
     return lines

@@ -34,7 +34,8 @@ def _cited(formula: Formula[...], look: Look) -> list[str]:
     source, lines = formula.source, []
     if is_reference(formula):
         lines += wrap("A worked example of the field: no estimate uses it, `gpuplan calc` does.", look.width, "  ")
-    facts = [source.kind, source.title, source.section, f"checked {source.checked}" if source.checked else "", source.note]
+    kind = "" if source.title.startswith("by definition") else source.kind
+    facts = [kind, source.title, source.section, f"checked {source.checked}" if source.checked else "", source.note]
     lines += wrap(", ".join(fact for fact in facts if fact), look.width, "  ")
     return lines + ([f"  {source.url}"] if source.url else [])
 

@@ -15,7 +15,7 @@ MEANINGS: Mapping[str, str] = {
     "itl_p50_s": "token gap, half", "itl_p90_s": "token gap, 90 %", "itl_p99_s": "token gap, 99 %",
     "e2e_s": "a whole request", "e2e_p50_s": "whole request, half", "e2e_p90_s": "whole request, 90 %",
     "e2e_p99_s": "whole request, 99 %", "batch_prefill_s": "all prompts read", "mfu": "of peak FLOP/s",
-    "mfu_causal": "unmasked half alone", "hfu": "with recomputation", "mbu": "of peak bandwidth",
+    "mfu_causal": "masked half left out", "hfu": "with recomputation", "mbu": "of peak bandwidth",
     "headroom_bytes": "memory left over", "kv_pool_bytes": "kept for KV cache",
     "kv_cache_bytes_per_sequence": "at full length", "longest_tokens": "of one sequence", "max_sequences": "at once",
     "max_concurrency": "as engines print it", "latency_s": "one request", "utilization": "of what it can do",

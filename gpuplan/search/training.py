@@ -271,7 +271,7 @@ def why_chosen(found: Best[TrainPlan], what: str = "plan") -> str:
         return f"least memory of {so_many(found.looked_at, what, ', which does not fit', ', none of which fits')}"
     surely = bool(found.keys) and found.keys[0] < -1
     led, sure = ("fastest", "") if surely else ("fastest, room counted,", ", none surely")
-    fastest = f"{led} of {so_many(found.fitting, what, ' that fits', ' that fit')}{sure} ({found.looked_at} looked at)"
+    fastest = f"{led} of {so_many(found.fitting, what, ' that fits', ' that fit')}{sure} ({found.looked_at:,} looked at)"
     if found.behind > 1:
         return f"surer, within {100 * (found.behind - 1):.1f} % of the {fastest}"
     return fastest

@@ -102,7 +102,7 @@ def test_larger_slices_are_offered() -> None:
 def test_a_70b_on_one_t4_is_offered_three_changes() -> None:
     made = answer(FitAsk(model="llama-3.1-70b", on="t4"))
     assert made.verdict.binding == "memory.weights"
-    assert "weights binds" in made.verdict.headline
+    assert "largest part: weights" in made.verdict.headline
     assert len(made.changes) == 3
 
 

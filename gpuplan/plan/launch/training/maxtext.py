@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from gpuplan.errors import Problem, UnknownError
 from gpuplan.plan.launch.training.words import Trained, Writer, Written
 from gpuplan.plan.remat import POLICIES
 from gpuplan.specs.launch import Launch
@@ -18,11 +17,7 @@ def maxtext(launch: Launch, one: Trained) -> Written:
         UnknownError: the engine has no configuration of the model.
     """
     said, plan, p = Writer(launch), one.plan, one.plan.parallel
-    named = launch.models.get(one.card)
-    if named is None:
-        hint = f"it has {', '.join(launch.models)}"
-        raise UnknownError(Problem("launch.model", f"{launch.name} has no configuration of {one.card} on file", hint))
-    said.words += named
+    said.configure(one.card)
     said.ask("run_name", "RUN_NAME", "the name of the run")
     said.ask("base_output_directory", "OUTPUT", "where checkpoints go, such as gs://bucket")
     said.say("dataset_type", "synthetic")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from gpuplan.errors import Problem, UnknownError
 from gpuplan.plan.launch.training.words import Trained, Writer, Written
 from gpuplan.specs.launch import Launch
 
@@ -17,11 +16,7 @@ def torchtitan(launch: Launch, one: Trained) -> Written:
         UnknownError: the engine has no configuration of the model.
     """
     said, plan, p = Writer(launch), one.plan, one.plan.parallel
-    named = launch.models.get(one.card)
-    if named is None:
-        hint = f"it has {', '.join(launch.models)}"
-        raise UnknownError(Problem("launch.model", f"{launch.name} has no configuration of {one.card} on file", hint))
-    said.words += named
+    said.configure(one.card)
     said.say("--training.num_tokens_per_microbatch_per_dp_rank", float(plan.micro_batch * plan.seq_len))
     said.say("--training.num_tokens_per_train_step", float(plan.global_batch * plan.seq_len))
     said.say("--training.max_context_length", float(plan.seq_len))

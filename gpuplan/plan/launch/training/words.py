@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gpuplan.errors import Problem, UnknownError
 from gpuplan.models.architecture import Architecture
 from gpuplan.plan.train import TrainPlan
 from gpuplan.record import Record, field
@@ -54,6 +55,18 @@ class Writer:
         self.words: list[str] = []
         self.to_set: dict[str, str] = {}
         self.unsaid: dict[str, str] = {}
+
+    def configure(self, card: str) -> None:
+        """The words that name the engine's own configuration of a model, by the model's id in the catalog.
+
+        Raises:
+            UnknownError: it has none.
+        """
+        named = self.launch.models.get(card)
+        if named is None:
+            hint = f"it has {', '.join(self.launch.models)}"
+            raise UnknownError(Problem("launch.model", f"{self.launch.name} has no configuration of {card} on file", hint))
+        self.words += named
 
     def say(self, name: str, *values: object) -> None:
         """An argument with its values, numbers without a point.
