@@ -97,6 +97,8 @@ def habits_of(ask: TrainAsk, found: Found) -> Habits:
     if known.precision is not None and MULTIPLIED in found.subject.hw.peaks:
         habits.take("precision", known.precision.text, known.precision)
     described = is_described(ask, found)
+    if known.unsharded is not None and described:
+        _unsharded(habits, known.unsharded, found)
     if described:
         _recomputed(habits, known, float(found.subject.counts.params_total.value))
     # Losses of preferences read whole logits: of the model, and of the one that it is compared with.
@@ -244,6 +246,17 @@ def _micro_batch(habits: Habits, said: SourcedText, found: Found) -> None:
         each, rest = divmod(ask.global_batch, max(dp, 1) * cuts)
         if each and not rest:
             habits.take("micro_batch", each, said, str(each))
+
+
+def _unsharded(habits: Habits, said: SourcedText, found: Found) -> None:
+    """The type of a run whose weights are not sharded, because one replica is all there is or because the question says so.
+
+    Ranks that share a sequence gather and scatter weights as those with other sequences do.
+    """
+    ask, inner = habits.ask, _inner(habits.ask, found)
+    divided, alone = (ask.tp or 1) * (ask.pp or 1) > 1, inner == found.target.count
+    if divided and (ask.cp or 1) == 1 and (alone or ask.zero_stage == 0) and MULTIPLIED in found.subject.hw.peaks:
+        habits.take("precision", said.text, said)
 
 
 def _beside(habits: Habits, said: SourcedText, found: Found) -> None:
