@@ -194,7 +194,10 @@ class TrainingProfile(Schema):
             made = made.replaced(overlap=Overlap(**shares))
         if graphs and self.host.graph is not None:
             replayed = made.host.replaced(layer=self.host.graph)
-            made = made.replaced(host=replayed, experts=made.experts.replaced(host=None))
+            tensor = made.tensor.replaced(host=None, call=None)
+            made = made.replaced(
+                host=replayed.replaced(norm=None, bare=None), experts=made.experts.replaced(host=None), tensor=tensor
+            )
         if dispatcher is not None and self.experts.dispatch is not None:
             ways = "once-a-node" if dispatcher in ("deepep", "hybridep") else "each-copy"
             made = made.replaced(experts=made.experts.replaced(dispatch=ways))

@@ -15,7 +15,7 @@ from gpuplan.formulas.training import (
     rank_tokens,
     sharded_params,
 )
-from gpuplan.models.architecture import Architecture
+from gpuplan.models.architecture import Architecture, Block
 from gpuplan.models.count import BlockCount, ParamCount
 from gpuplan.plan.again import run_again
 from gpuplan.plan.remat import Remat
@@ -86,6 +86,8 @@ class BlockWork(Record, kw_only=True):
     """The part of what it keeps that operators outside the engine's own modules read."""
     norms: int
     """How many norms a layer has."""
+    head_norms: int = 0
+    """How many norms of queries and keys are beside them."""
     norm_width: Term
     """The hidden width as norms and residuals hold it on a rank."""
 
@@ -217,7 +219,7 @@ def training_work(
             recomputed_kept=keeper.saved(key, block, program, kept, plan.recompute, plan.saving.recompute_modules),
             working=keeper.working(key, program), multiplied=keeper.multiplied(key, block, program),
             of_operators=keeper.of_operators(key, program, plan.recompute, plan.saving.recompute_modules),
-            norms=block.norms, adapters=adapters, norm_width=keeper.norm_width(key),
+            norms=block.norms, adapters=adapters, norm_width=keeper.norm_width(key), head_norms=_head_norms(block),
         )  # fmt: skip
         blocks[key] = made if named is None else _named_results(made, named, key)
     setting, keeper = settings[0], keepers[0]
@@ -279,6 +281,11 @@ def training_work(
         reshard=None if p.reshard_group is None else Term("plan.reshard_group", p.reshard_group, "1", USER),
         modules=modules,
     )
+
+
+def _head_norms(block: Block) -> int:
+    """Norms of queries and keys in a layer."""
+    return 2 if getattr(block.mixer, "qk_norm", "none") != "none" else 0
 
 
 def _held_twice(arch: Architecture, counts: ParamCount, plan: TrainPlan, ways: EdgeWays, modules: bool) -> Term | None:

@@ -135,7 +135,7 @@ def test_how_an_engine_is_set_up_changes_parts_of_its_policies() -> None:
     assert profile.switched is not None
     assert set_up.overlap.tp == profile.switched.tp
     assert set_up.overlap.dp.value == 0
-    assert set_up.host == profile.host.replaced(layer=profile.host.graph)
+    assert set_up.host == profile.host.replaced(layer=profile.host.graph, norm=None, bare=None)
     assert (set_up.experts.host, set_up.experts.dispatch, profile.experts.dispatch) == (None, "once-a-node", "each-copy")
     eager = training("kempnerforge").run(compiled=False)
     assert (eager.tensor.inputs, eager.host.layer.value, eager.tensor.edges) == ("apart", 3e-4, "whole")
