@@ -18,6 +18,8 @@ OTHERS = ("deepspeed", "torch-eager", "torch-loop", "unsloth")
 """Engines that nothing else is fitted of, beside whose kernels the same collectives run."""
 ON_AMPERE = ("composer", *TRANSFORMERS, "deepspeed")
 """Engines that leave products to cuBLAS, of which runs on A100 were fitted to."""
+ON_ROCM = (*TORCH, *TRANSFORMERS, "deepspeed", "torch-eager", "torch-loop")
+"""Engines that leave products and attention to PyTorch's libraries there."""
 ON_GPUS = ("composer", *TORCH, *MEGATRON, "nanotron", "nemo-automodel")
 JAX = ("maxtext",)
 
@@ -87,9 +89,9 @@ PLAN: Mapping[str, Group] = {
                 1.0, 0.05, ON_AMPERE, _pace("ampere", "matmul"), "the same of A100, whose kernels were measured at another site"
             ),
             "cdna3": Parameter(
-                1.2, 0.2, TORCH, _pace("cdna3", "matmul", "attention", "attention_backward"), "libraries and clock of CDNA 3"
+                1.2, 0.2, ON_ROCM, _pace("cdna3", "matmul", "attention", "attention_backward"), "libraries and clock of CDNA 3"
             ),
-            "cdna3.matmul_fp8": Parameter(1.2, 0.2, TORCH, _pace("cdna3", "matmul_fp8"), "the same, with casts"),
+            "cdna3.matmul_fp8": Parameter(1.2, 0.2, ON_ROCM, _pace("cdna3", "matmul_fp8"), "the same, with casts"),
             "flash-2.hopper": Parameter(
                 1.33,
                 0.15,

@@ -7,6 +7,7 @@ from gpuplan.estimate.pricing import alone, no_time
 from gpuplan.estimate.step_pricer import StepPricer
 from gpuplan.formulas.basic import remaining_seconds, repeated_seconds
 from gpuplan.formulas.training import made_again_seconds, shared_count
+from gpuplan.specs.quantity import Sourced
 from gpuplan.term import Term, total
 from gpuplan.workload.context import ONE
 from gpuplan.workload.counts import count
@@ -44,6 +45,10 @@ def issue_of(pricer: StepPricer, key: str, block: BlockWork, launched: Term, *, 
     name = f"layer.{key}.issue" + ("_with_again" if again else "")
     passes = count("host_passes_recomputed" if again else "host_passes")
     beside = hook_seconds(pricer, key, block, again=again)
+    # Products that gather or scatter as they go (Transformer Engine's userbuffers) call nothing.
+    fused = "tp" in (pricer.plan.how.overlap or ())
+    if pricer.profile.tensor.call is not None and not fused and not alone(pricer.work.dense_stride):
+        beside["calls"] = call_seconds(pricer, key, block, pricer.profile.tensor.call, again=again)
     if pricer.profile.adapters.widened_host is not None and widening_traffic(pricer) is not None:
         matrices = pricer.leaves(f"{key}.widened_matrices", len(block.forward.having(lambda op: op.role not in ADAPTERS).matrices))
         often = pricer.leaves.times(f"{name}.widenings", matrices, count("widenings_recomputed" if again else "widenings"))
@@ -88,10 +93,29 @@ def hook_seconds(pricer: StepPricer, key: str, block: BlockWork, *, again: bool)
     return parts
 
 
+def call_seconds(pricer: StepPricer, key: str, block: BlockWork, plain: Sourced, *, again: bool) -> Term:
+    """Host time to call the collectives of tensor parallel ranks: sums, or gathers and scatters in their place along a sequence."""
+    at, ways = f"layer.{key}.calls" + ("_with_again" if again else ""), 2 if pricer.plan.parallel.sequence_parallel else 1
+    forward, backward = (len(work.tensor_collectives) for work in (block.forward, block.backward))
+    calls = pricer.leaves(f"{key}.tensor_calls" + ("_with_again" if again else ""), ways * (forward * (1 + again) + backward))
+    often = shared_count.term(f"{at}.of_ranks", count=calls, ranks=pricer.work.dense_stride)
+    return repeated_seconds.term(at, count=often, seconds=pricer.subject.habit("tensor_call", plain))
+
+
 def issued_seconds(pricer: StepPricer, key: str, block: BlockWork) -> Term:
     """Host time to issue the kernels of one pass of a layer, which the accelerator waits for where they are shorter."""
     habit, profile = pricer.subject.habit, pricer.profile
-    host = habit("layer_host", profile.host.layer)
+    held, bare = profile.host, profile.host.bare
+    if bare is not None and pricer.subject.hw.asked("bare modules", lambda one: one.family in held.bare_on):
+        host = habit("bare_host", bare)
+    else:
+        host = habit("layer_host", held.layer)
+    if profile.host.norm is not None and block.head_norms:
+        of_norms = repeated_seconds.term(
+            f"layer.{key}.issued_head_norms", count=pricer.leaves(f"{key}.head_norms", block.head_norms),
+            seconds=habit("norm_host", profile.host.norm),
+        )  # fmt: skip
+        host = total(f"layer.{key}.issued_normed", {"layer": host, "head_norms": of_norms})
     experts = next((item.batch for item in block.forward.matmuls if item.grouped), None)
     if profile.experts.host is not None and experts is not None:
         each = habit("expert_host", profile.experts.host)
@@ -110,4 +134,7 @@ def issued_seconds(pricer: StepPricer, key: str, block: BlockWork) -> Term:
             f"layer.{key}.issued_adapters", count=pricer.leaves(f"{key}.adapted", adapted), seconds=each
         )
         host = total(f"layer.{key}.issued_with_adapters", {"layer": host, "adapters": of_adapters})
-    return host
+    slower = pricer.subject.hw.termed("launch.slower", lambda one: one.parameters.get("launch.slower"))
+    if slower is None:
+        return host
+    return repeated_seconds.term(f"layer.{key}.issued_there", count=slower, seconds=host)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from gpuplan.estimate.beside import Window, window_of
 from gpuplan.estimate.layer_time import FORWARD, layer_seconds, paced
 from gpuplan.estimate.offload import offload_seconds, updated_by_host
-from gpuplan.estimate.pipeline_time import bubble_time, handed_over
+from gpuplan.estimate.pipeline_time import both_ends_seconds, bubble_time, handed_over
 from gpuplan.estimate.pricing import alone, happens, priced
 from gpuplan.estimate.sharding import (
     averaging_seconds,
@@ -148,6 +148,8 @@ def stage_time(pricer: StepPricer, stage: Stage, held: Mapping[Place, StageMicro
         parts["data_parallel"] = priced(f"{at}.scatter_behind", gradient_sync(pricer, stage)[0], pricer.subject.hw)
     if gathers and mixed and "data_parallel" in parts:
         parts["data_parallel"] = seconds_of_several.term(f"{at}.synced", seconds=parts["data_parallel"], count=group)
+    if work.held_twice is not None and stage.place in ("first", "last") and not alone(group):
+        parts["both_ends"] = both_ends_seconds(pricer, at, work.held_twice)
     parts |= averaging_seconds(pricer, stage)
     parts["optimizer"] = optimizer_seconds(pricer, stage)
     if pricer.plan.saving.offload or any(block.hosted is not None for block in work.blocks.values()):

@@ -44,6 +44,7 @@ _PARTS: Mapping[str, str] = {
     "unmodelled": "not modelled", "host": "launching kernels", "step_host": "host per step", "request_host": "host per request",
     "head_matmul": "output head", "head": "output head", "head_and_loss": "output head and loss", "sends": "sends between stages",
     "pipeline_send": "sends between stages", "bubble": "pipeline bubble", "stage_wait": "waiting for stages",
+    "both_ends": "embedding at both ends",
     "issue_wait": "waiting for launches", "context": "driver and framework", "outside_tensors": "outside of tensors",
     "sequences": "host per sequence", "pages": "host per page of cache",
     "graphs": "CUDA graphs", "data_parallel": "gradients between replicas", "sharded_gradients": "sharded gradients",

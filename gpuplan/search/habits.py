@@ -97,6 +97,8 @@ def habits_of(ask: TrainAsk, found: Found) -> Habits:
     if known.precision is not None and MULTIPLIED in found.subject.hw.peaks:
         habits.take("precision", known.precision.text, known.precision)
     described = is_described(ask, found)
+    if known.unsharded is not None and is_unsharded(habits.ask, found) and MULTIPLIED in found.subject.hw.peaks:
+        habits.take("precision", known.unsharded.text, known.unsharded)
     if described:
         _recomputed(habits, known, float(found.subject.counts.params_total.value))
     # Losses of preferences read whole logits: of the model, and of the one that it is compared with.
@@ -244,6 +246,28 @@ def _micro_batch(habits: Habits, said: SourcedText, found: Found) -> None:
         each, rest = divmod(ask.global_batch, max(dp, 1) * cuts)
         if each and not rest:
             habits.take("micro_batch", each, said, str(each))
+
+
+def is_unsharded(ask: TrainAsk, found: Found) -> bool:
+    """Whether a question divides layers over ranks and shards no weights: there is one replica, or it says so.
+
+    Ranks that share a sequence shard weights as those with other sequences do.
+    """
+    ways = (ask.tp or 1) * (ask.pp or 1)
+    return ways > 1 and (ways == found.target.count or (ask.zero_stage == 0 and ask.cp == 1))
+
+
+def unsharded_notes(asked: TrainAsk, found: Found) -> list[Note]:
+    """That 16-bit training was another in earlier software, where the question does not say of which month it is."""
+    engine = found.subject.engine
+    undated = asked.engine is not None and "@" not in asked.engine
+    if not undated or asked.precision is not None or not is_unsharded(asked, found):
+        return []
+    for era in engine.eras:
+        if era.unsharded is not None:
+            told = f"{engine.name} of {era.name} and before trained such a division in {era.unsharded.text}: {era.note}"
+            return [Note("precision.era", told, f"name its release or month, such as `{engine.id}@{era.name}`")]
+    return []
 
 
 def _beside(habits: Habits, said: SourcedText, found: Found) -> None:

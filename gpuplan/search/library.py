@@ -72,7 +72,13 @@ def _unnamed(said: Unnamed, usual: UsualTraining, profile: Engine) -> Engine:
     if profile.training is None:
         return profile
     sharding = profile.training.sharding.replaced(scatters=said.scatters)
-    training = profile.training.replaced(hidden_passes=said.hidden_passes, residual=said.residual, sharding=sharding)
+    paces = dict(profile.training.pace)
+    for family, slower in said.pace.items():
+        kinds = {kind: value for kind in slower.field_names() if (value := getattr(slower, kind)) is not None}
+        paces[family] = paces[family].replaced(**kinds) if family in paces else slower
+    training = profile.training.replaced(
+        hidden_passes=said.hidden_passes, residual=said.residual, sharding=sharding, pace=paces
+    )  # fmt: skip
     return profile.replaced(training=training, sources={**profile.sources, **usual.sources})
 
 

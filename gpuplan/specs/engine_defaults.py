@@ -110,6 +110,9 @@ class TrainingDefaults(Schema):
     """Whether its models are compiled."""
     precision: Types | None = None
     """What 16-bit training means in its recipes; taken where the accelerator multiplies bf16."""
+    unsharded: Types | None = None
+    """What 16-bit training is where tensor parallel ranks or pipeline stages divide a model and no weights are sharded, as mixed
+    precision is a part of sharding; None: the same as elsewhere."""
     loss: Loss | None = None
     """Whether logits are made and reduced piece by piece."""
     micro_batch: MicroBatch | None = None

@@ -18,6 +18,7 @@ from gpuplan.specs.engine_defaults import (
     Recomputed,
     Replayed,
     TrainingDefaults,
+    Types,
 )
 from gpuplan.specs.engine_memory import LargeDevice, PaddedExperts, ProfilingEra, SmallDevice, WindowedKv
 from gpuplan.specs.engine_policies import Portion, StoredBytes
@@ -165,6 +166,8 @@ class Era(Schema):
     """The engine whose measured attention kernels stand for those of that time."""
     recompute: Recomputed | None = None
     """What was made again where nobody said."""
+    unsharded: Types | None = None
+    """What 16-bit training was where layers were divided and no weights sharded, where nobody said."""
     loss: Loss | None = None
     """Whether logits were made and reduced piece by piece where nobody said."""
     micro_batch: MicroBatch | None = None
@@ -192,7 +195,7 @@ class Era(Schema):
         """What was taken then where a user said nothing; `today` is what held after."""
         given = {
             name: value
-            for name in ("recompute", "loss", "micro_batch", "dispatcher", "etp", "beside", "replayed")
+            for name in ("recompute", "unsharded", "loss", "micro_batch", "dispatcher", "etp", "beside", "replayed")
             if (value := getattr(self, name)) is not None
         }
         return (today or TrainingDefaults()).replaced(**given) if given else today

@@ -203,6 +203,9 @@ class Tensors(Schema):
     that what is gathered or scattered along the sequence is copied (DTensor)."""
     host: SecondsField | None = None
     """Further host time to issue one layer's forward pass where several ranks share it, as each operator asks how; None: none."""
+    call: SecondsField | None = None
+    """Host time to call one collective of the ranks that share a layer; None: it is in `host`, or nothing calls them (a compiled
+    step)."""
     edges: Literal["cut", "whole"] = "cut"
     """Embedding and head are cut, or ranks hold the embedding whole, the head too unless sequence parallelism is on, and gather the
     logits."""
@@ -213,6 +216,12 @@ class Host(Schema):
 
     layer: SecondsField
     """To issue one layer's forward pass."""
+    bare: SecondsField | None = None
+    """The same without the library of modules that the engine's layers are made of elsewhere; None: as `layer`."""
+    bare_on: tuple[str, ...] = ()
+    """Families of accelerators that the library does not serve: others' modules call their kernels there."""
+    norm: SecondsField | None = None
+    """What a norm takes there that is a module of its own: those of queries and keys, which are not in `layer`. None: no more."""
     step: SecondsField
     """Of a step that belongs to no kernel: data loading, logging, loss scaling, optimizer launches."""
     tensor: SecondsField | None = None

@@ -142,6 +142,9 @@ class TrainingProfile(Schema):
     """Surely without."""
     liger: Fusion | None = None
     """With Liger's kernels in place of the model's own; None: it does not take them."""
+    narrow: Fusion | None = None
+    """With products of 8 bits or fewer, unless the model is compiled: the modules that make them fuse what is between; None: models
+    keep their own code around them."""
     pace: dict[str, Pace] = field(default_factory=dict)
     """By accelerator, else by family, else `any`; what is missing is 1."""
     contention: Share | None = None
@@ -181,10 +184,16 @@ class TrainingProfile(Schema):
         overlap: Collection[str] | None = None,
         graphs: bool | None = None,
         dispatcher: str | None = None,
+        narrow: bool = False,
     ) -> TrainingProfile:
-        """The profile as it is set up: compiled, with Liger's kernels, these overlaps, from graphs; None: nobody says."""
+        """The profile as it is set up: compiled, with Liger's kernels, these overlaps, from graphs; None: nobody says.
+
+        `narrow`: products are of 8 bits or fewer.
+        """
         change = {None: None, True: self.compiled, False: self.eager}[compiled]
         made = self if change is None else self.replaced(**change.changes(self))
+        if narrow and not compiled and self.narrow is not None:
+            made = made.replaced(**self.narrow.changes(made))
         if liger and self.liger is not None:
             made = made.replaced(**self.liger.changes(made))
         if overlap is not None and self.switched is not None:
@@ -194,7 +203,10 @@ class TrainingProfile(Schema):
             made = made.replaced(overlap=Overlap(**shares))
         if graphs and self.host.graph is not None:
             replayed = made.host.replaced(layer=self.host.graph)
-            made = made.replaced(host=replayed, experts=made.experts.replaced(host=None))
+            tensor = made.tensor.replaced(host=None, call=None)
+            made = made.replaced(
+                host=replayed.replaced(norm=None, bare=None), experts=made.experts.replaced(host=None), tensor=tensor
+            )
         if dispatcher is not None and self.experts.dispatch is not None:
             ways = "once-a-node" if dispatcher in ("deepep", "hybridep") else "each-copy"
             made = made.replaced(experts=made.experts.replaced(dispatch=ways))

@@ -23,6 +23,7 @@ from gpuplan.specs.measured_base import (
     PerElement,
     PerTile,
     Ranks,
+    Ratio,
     Reach,
     Residual,
     Settles,
@@ -254,6 +255,9 @@ class LaunchFit(Section):
     """Launched one by one, without waiting for each."""
     graph: Start
     """Inside a CUDA graph (or a program compiled as a whole): the distance of empty kernels."""
+    slower: Ratio | None = None
+    """How many times as long PyTorch's host takes to issue an operator as with CUDA, where the host times of engines were counted;
+    None: as long."""
 
 
 class BesideFit(Section):

@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from typing import ClassVar, Literal, TypeAlias
 
 from gpuplan.record import Record
-from gpuplan.schema import Fault, Schema
+from gpuplan.schema import Fault, Schema, field
 from gpuplan.specs.base import Id, SpecFile
 from gpuplan.specs.engine_policies import Scatters
 from gpuplan.specs.quantity import CountField, FactorField, RatioField, TextField
+from gpuplan.specs.training_habits import Pace
 
 Reads: TypeAlias = Literal["words", "other"]
 """What a model is: a decoder that predicts the next word, or anything else (encoders, vision, speech, diffusion)."""
@@ -34,6 +35,8 @@ class Unnamed(Schema):
     """Reads and writes of [tokens, hidden] in a layer's forward pass, between code that is fused throughout and eager code."""
     residual: FactorField
     """Time of a step over what is counted, between a site that is tuned for its benchmarks and any other."""
+    pace: dict[str, Pace] = field(default_factory=dict)
+    """By family, kinds of work that other code leaves to older kernels: their range reaches from none of that to all of it."""
     scatters: Scatters = "each-micro-batch"
     """As of `Sharding`, for runs that are described with shared gradients in pipelines."""
 

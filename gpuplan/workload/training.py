@@ -15,7 +15,7 @@ from gpuplan.formulas.training import (
     rank_tokens,
     sharded_params,
 )
-from gpuplan.models.architecture import Architecture
+from gpuplan.models.architecture import Architecture, Block
 from gpuplan.models.count import BlockCount, ParamCount
 from gpuplan.plan.again import run_again
 from gpuplan.plan.remat import Remat
@@ -86,6 +86,8 @@ class BlockWork(Record, kw_only=True):
     """The part of what it keeps that operators outside the engine's own modules read."""
     norms: int
     """How many norms a layer has."""
+    head_norms: int = 0
+    """How many norms of queries and keys are beside them."""
     norm_width: Term
     """The hidden width as norms and residuals hold it on a rank."""
 
@@ -139,6 +141,9 @@ class TrainingWork(Record):
     micro_batches: Term
     """Micro-batches of a step on one rank."""
     largest_layer: Term
+    held_twice: Term | None
+    """Parameters of the embedding on one rank, where the last stage of a pipeline holds it as the first does: as the head that is
+    tied to it, or to read it in modules of multi-token prediction. None: one of them holds it, or nobody trains it."""
     largest_edge: Term
     """Parameters of the embedding or of the head on one rank, before data parallelism shards them."""
     dense_ranks: Term
@@ -214,7 +219,7 @@ def training_work(
             recomputed_kept=keeper.saved(key, block, program, kept, plan.recompute, plan.saving.recompute_modules),
             working=keeper.working(key, program), multiplied=keeper.multiplied(key, block, program),
             of_operators=keeper.of_operators(key, program, plan.recompute, plan.saving.recompute_modules),
-            norms=block.norms, adapters=adapters, norm_width=keeper.norm_width(key),
+            norms=block.norms, adapters=adapters, norm_width=keeper.norm_width(key), head_norms=_head_norms(block),
         )  # fmt: skip
         blocks[key] = made if named is None else _named_results(made, named, key)
     setting, keeper = settings[0], keepers[0]
@@ -264,6 +269,7 @@ def training_work(
         regather=regathered(leaves, split, step, types, tokens) if keeper.habits.hands_parts and not p.sequence_parallel else None,
         vocab=vocab,
         logits=logits_bytes.term("activations.logits", tokens=tokens, vocab=vocab, element_bytes=step.logit_bytes, copies=ONE),
+        held_twice=_held_twice(arch, counts, plan, ways, modules is not None),
         largest_edge=share.term(
             "rank_params.largest_edge", amount=counts.embedding if counts.head is None else counts.head, ways=ways.embedding
         ),
@@ -275,6 +281,19 @@ def training_work(
         reshard=None if p.reshard_group is None else Term("plan.reshard_group", p.reshard_group, "1", USER),
         modules=modules,
     )
+
+
+def _head_norms(block: Block) -> int:
+    """Norms of queries and keys in a layer."""
+    return 2 if getattr(block.mixer, "qk_norm", "none") != "none" else 0
+
+
+def _held_twice(arch: Architecture, counts: ParamCount, plan: TrainPlan, ways: EdgeWays, modules: bool) -> Term | None:
+    """Parameters of an embedding that both ends of a pipeline train; schedules that put both ends on a rank hold it once."""
+    trains = not plan.tuning.frozen or plan.tuning.train_edges
+    if not trains or not (arch.tied or modules) or plan.parallel.schedule in ("dualpipe", "zb-v"):
+        return None
+    return share.term("rank_params.held_twice", amount=counts.embedding, ways=ways.embedding)
 
 
 def _passes(arch: Architecture, leaves: Leaves, step: StepTerms, work: Pass) -> tuple[Pass, Pass]:

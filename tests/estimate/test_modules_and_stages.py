@@ -145,3 +145,29 @@ def test_the_ends_hold_the_layers_that_the_depth_begins_and_ends_with() -> None:
     assert held["first"] == {"dense": 3.0, "moe": 1.0}
     assert held["middle"]["moe"] == 4.0
     assert held["last"]["moe"] == 1.0
+
+
+@pytest.mark.parametrize(
+    ("model", "given", "held"),
+    [
+        ("qwen3-1.7b", {"tp": 1}, 151936 * 2048),
+        ("qwen3-1.7b", {"tp": 2}, 151936 * 1024),
+        ("qwen3-8b", {"tp": 1}, None),  # Its head is a matrix of its own.
+        ("qwen3-1.7b", {"tp": 1, "schedule": "zb-v"}, None),  # Both ends are on one rank.
+    ],
+)
+def test_both_ends_of_a_pipeline_add_up_their_gradients_of_a_tied_embedding(
+    model: str, given: dict[str, object], held: float | None
+) -> None:
+    figures = made(model, "8xh100", pp=2, micro_batch=1, global_batch=64, seq_len=4096, zero_stage=1, **given)
+    for place in ("first", "last"):
+        _, parts = figures.time.stages[place]  # type: ignore[index]
+        assert ("both_ends" in parts) == (held is not None)
+        if held is not None:
+            assert float(parts["both_ends"].find("rank_params.held_twice").value) == held
+            assert float(parts["both_ends"].value) > 0
+
+
+def test_a_model_on_one_stage_holds_a_tied_embedding_once() -> None:
+    figures = made("qwen3-1.7b", "8xh100", pp=1, micro_batch=1, global_batch=64, seq_len=4096)
+    assert all("both_ends" not in parts for _, parts in figures.time.stages.values())

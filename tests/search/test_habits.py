@@ -284,3 +284,24 @@ def test_who_names_no_engine_gets_the_pipeline_and_the_dispatcher_that_the_model
     assert not {"schedule", "dispatcher"} & habits(answer("megatron-lm", **asked, ep=64)).keys()
     assert not {"schedule", "dispatcher"} & habits(answer(None, **asked, ep=64, schedule="1f1b", dispatcher="alltoall")).keys()
     assert "dispatcher" not in habits(answer(None, **asked, ep=1))
+
+
+@pytest.mark.parametrize(
+    ("given", "precision"),
+    [
+        ({"tp": 8, "pp": 2}, "fp32"),
+        ({"tp": 8, "pp": 1, "cp": 1}, "bf16"),  # Two replicas shard.
+        ({"tp": 8, "pp": 1, "cp": 1, "zero_stage": 0}, "fp32"),
+        ({"tp": 8, "pp": 1, "cp": 2}, "bf16"),  # So do ranks that share a sequence.
+        ({"tp": 1, "pp": 1, "cp": 1, "zero_stage": 0}, "bf16"),  # Autocast serves replicas.
+        ({"tp": 8, "pp": 2, "precision": "bf16"}, "bf16"),
+    ],
+)
+def test_mixed_precision_of_sharded_weights_was_off_where_none_are(given: dict[str, Any], precision: str) -> None:
+    plan = {"seq_len": 4096, "global_batch": 16, "micro_batch": 1, "recompute": "full", **given}
+    assert answer("torchtitan@0.2.2", f"16x{H200}", **plan).question["precision"] == precision
+    later = answer("torchtitan@0.3", f"16x{H200}", **plan)
+    assert later.question["precision"] == "bf16"
+    notes = [{note.code for note in made.notes} for made in (later, answer("torchtitan", f"16x{H200}", **plan))]
+    told = precision == "fp32"  # Who says no month is told of it.
+    assert ["precision.era" in codes for codes in notes] == [False, told]

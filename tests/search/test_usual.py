@@ -223,3 +223,15 @@ def test_adapters_are_not_trained_with_batches_of_pretraining(on: str, engine: s
     made = answer("llama-3.1-8b", on, engine=engine, lora=8)
     assert int(made.question["global_batch"]) == int(USUAL.adapters.sequences.value) * (16 if on.startswith("tpu") else 8)
     assert float(made.figures["step_time_s"].value) < 120
+
+
+def test_who_names_no_engine_may_have_the_attention_of_another() -> None:
+    """Its kernels for Hopper or FlashAttention-2: the longer the sequence, the farther the range reaches."""
+
+    def width(seq_len: int, on: str) -> float:
+        asked = TrainAsk(model="llama-3.1-8b", on=on, seq_len=seq_len, tp=1, pp=1, cp=1, micro_batch=1, recompute="full")
+        low, high = answer_training(asked, LIBRARY, with_price=False).ranges["step_time_s"]
+        return high / low
+
+    wider = [width(long, "8xh100-sxm-80gb") / width(long, "8xa100-sxm-80gb") for long in (4096, 65536)]
+    assert wider[1] > 1.1 * wider[0]

@@ -135,11 +135,28 @@ def test_how_an_engine_is_set_up_changes_parts_of_its_policies() -> None:
     assert profile.switched is not None
     assert set_up.overlap.tp == profile.switched.tp
     assert set_up.overlap.dp.value == 0
-    assert set_up.host == profile.host.replaced(layer=profile.host.graph)
+    assert set_up.host == profile.host.replaced(layer=profile.host.graph, norm=None, bare=None)
     assert (set_up.experts.host, set_up.experts.dispatch, profile.experts.dispatch) == (None, "once-a-node", "each-copy")
     eager = training("kempnerforge").run(compiled=False)
     assert (eager.tensor.inputs, eager.host.layer.value, eager.tensor.edges) == ("apart", 3e-4, "whole")
     assert training("torchtitan").run(compiled=True).loss.alive != training("torchtitan").loss.alive
+
+
+def test_products_of_few_bits_come_with_modules_of_their_own() -> None:
+    plain = training("torch-eager")
+    narrow, compiled = plain.run(narrow=True), plain.run(narrow=True, compiled=True)
+    assert narrow.hidden_passes.value == training("megatron-lm").hidden_passes.value < plain.hidden_passes.value
+    assert (narrow.rms_passes.value, narrow.host.layer.value) == (0, training("megatron-lm").host.layer.value)
+    assert compiled == plain.run(compiled=True)
+    assert training("fsdp").run(narrow=True) == training("fsdp")
+
+
+def test_engines_that_call_the_same_libraries_are_as_fast_on_cdna_3() -> None:
+    paces = {
+        name: training(name).pace["cdna3"] for name in ("torchtitan", "torch-eager", "torch-loop", "deepspeed", "accelerate", "trl")
+    }
+    values = {(one.matmul.value, one.attention.value, one.matmul_fp8.value) for one in paces.values()}
+    assert len(values) == 1
 
 
 def test_what_an_engine_falls_back_to_is_what_it_was() -> None:
