@@ -196,6 +196,8 @@ def profile_of(engine: Engine, plan: TrainPlan) -> TrainingProfile:
             "leave it out, or name an engine that does, such as `trl`, `accelerate`, `peft`, `axolotl`, `llama-factory`, `ms-swift`"
         )
         raise UsageError(Problem("engine.liger", told, hint))
+    if plan.precision == "bf16-pure":
+        profile = profile.in_16_bits()
     if plan.tuning.frozen and not how.compiled:
         profile = profile.around_adapters()
         how = how.replaced(compiled=None) if profile.adapters.hidden_passes is not None else how

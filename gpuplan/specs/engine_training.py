@@ -142,6 +142,8 @@ class TrainingProfile(Schema):
     """Surely without."""
     liger: Fusion | None = None
     """With Liger's kernels in place of the model's own; None: it does not take them."""
+    narrow: Fusion | None = None
+    """Where weights and all else have 16 bits and nothing is cast (`bf16-pure`), the loss neither; None: as in mixed precision."""
     pace: dict[str, Pace] = field(default_factory=dict)
     """By accelerator, else by family, else `any`; what is missing is 1."""
     contention: Share | None = None
@@ -172,6 +174,10 @@ class TrainingProfile(Schema):
         if self.adapters.hidden_passes is None:
             return self
         return self.replaced(hidden_passes=self.adapters.hidden_passes, rms_passes=self.adapters.rms_passes)
+
+    def in_16_bits(self) -> TrainingProfile:
+        """The profile of a run without autocast, whose weights have 16 bits: what nothing casts."""
+        return self if self.narrow is None else self.replaced(**self.narrow.changes(self))
 
     def run(
         self,
