@@ -269,6 +269,8 @@ class Adapters(Schema):
     as it is."""
     dequantise: BytesField | None = None
     """Traffic that widening one stored weight costs, as bytes at the bandwidth of streams."""
+    dequantise_in_place: BytesField | None = None
+    """The same of weights that were quantised as they were loaded (bitsandbytes), which one kernel widens; None: as the others."""
     host: SecondsField | None = None
     """Further host time to issue the forward pass of one adapted matrix: dropout, two thin matmuls, scaling, addition."""
     widened_host: SecondsField | None = None
