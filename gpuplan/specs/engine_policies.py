@@ -288,6 +288,12 @@ class Adapters(Schema):
     the engine trains otherwise, and not compiled; None: they are the same."""
     rms_passes: Portion | None = None
     """Further ones of models with RMS norms, as in the profile itself."""
+    kept_norm: StoredBytes | None = None
+    """Bytes that norms of those layers keep for each element, as in the profile itself."""
+    kept_gate: Share | None = None
+    """Inner widths that their gates keep once more, likewise."""
+    held_logits: BytesField | None = None
+    """Bytes alive for each logit at the loss of that library."""
 
 
 class Recomputing(Schema):

@@ -171,9 +171,12 @@ class TrainingProfile(Schema):
 
     def around_adapters(self) -> TrainingProfile:
         """The profile of layers that adapters are wrapped around, which may be another library's, operator by operator."""
-        if self.adapters.hidden_passes is None:
+        theirs = self.adapters
+        if theirs.hidden_passes is None:
             return self
-        return self.replaced(hidden_passes=self.adapters.hidden_passes, rms_passes=self.adapters.rms_passes)
+        kept = {name: value for name in ("kept_norm", "kept_gate") if (value := getattr(theirs, name)) is not None}
+        loss = self.loss if theirs.held_logits is None else self.loss.replaced(alive=theirs.held_logits)
+        return self.replaced(hidden_passes=theirs.hidden_passes, rms_passes=theirs.rms_passes, loss=loss, **kept)
 
     def in_16_bits(self) -> TrainingProfile:
         """The profile of a run without autocast, whose weights have 16 bits: what nothing casts."""
