@@ -6,7 +6,7 @@ from gpuplan.estimate.pricing import priced
 from gpuplan.estimate.step_pricer import StepPricer
 from gpuplan.formulas.basic import product, repeated_bytes, repeated_seconds
 from gpuplan.formulas.memory import tensor_bytes
-from gpuplan.plan.precision import FROZEN, RECIPES, byte
+from gpuplan.plan.precision import FROZEN, QUANTISED_IN_PLACE, RECIPES, byte
 from gpuplan.term import Term, total
 from gpuplan.work import Matmul, Stream
 from gpuplan.workload.context import ONE
@@ -45,7 +45,7 @@ def adapter_seconds(pricer: StepPricer, key: str, block: BlockWork) -> dict[str,
 
 def widening_traffic(pricer: StepPricer) -> Term | None:
     """Traffic that widening one frozen weight costs; None: matmuls read it as it is stored, or what it costs is not known."""
-    base, each = FROZEN.get(pricer.plan.tuning.base_weights or "bf16"), pricer.profile.adapters.dequantise
+    base, habits = FROZEN.get(pricer.plan.tuning.base_weights or "bf16"), pricer.profile.adapters
     if base is None or not base.quantised or not pricer.plan.tuning.frozen:
         return None
     if base.cast:
@@ -53,7 +53,9 @@ def widening_traffic(pricer: StepPricer) -> Term | None:
             return None
         stored = byte("recipe.frozen_bytes", base.bytes_per_value, base.source)
         return total("recipe.cast_traffic", {"stored": stored, "widened": byte("recipe.widened_bytes", 2.0)})
-    return None if each is None else pricer.subject.habit("dequantise", each)
+    if pricer.plan.tuning.base_weights in QUANTISED_IN_PLACE and habits.dequantise_in_place is not None:
+        return pricer.subject.habit("dequantise_in_place", habits.dequantise_in_place)
+    return None if habits.dequantise is None else pricer.subject.habit("dequantise", habits.dequantise)
 
 
 def widening_seconds(pricer: StepPricer, key: str, block: BlockWork, element: Term) -> Term:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gpuplan.estimate.beside import Window, beside_seconds, lost_share
+from gpuplan.estimate.moments import frees_shards
 from gpuplan.estimate.offload import updated_by_host
 from gpuplan.estimate.pricing import priced
 from gpuplan.estimate.step_pricer import StepPricer
@@ -12,6 +13,7 @@ from gpuplan.formulas.memory import shard_bytes
 from gpuplan.formulas.training import (
     host_update_seconds,
     launched_update_rate,
+    listed_update_bytes,
     optimizer_traffic_bytes,
     owned_seconds,
     seldom_seconds,
@@ -292,7 +294,9 @@ def gathered_again_seconds(pricer: StepPricer, at: str, gathered: list[Collectiv
 def optimizer_seconds(pricer: StepPricer, stage: Stage) -> Term:
     """Streaming gradients and states of the local shard, on the accelerator or where its host updates what is offloaded."""
     at, params, zero = f"{stage.prefix}step", pricer.work.trained[stage.place], pricer.plan.parallel.zero_stage
-    sizes: dict[str, Term] = {}
+    hw, sizes = pricer.subject.hw, dict[str, Term]()
+    on_host = pricer.profile.host.update is not None and updated_by_host(pricer.profile, pricer.plan)
+    listed = None if on_host or (zero and not frees_shards(pricer.profile, pricer.recipe, zero=zero)) else pricer.recipe.listed
     for name, held, shards in (
         ("dense", params.dense, pricer.work.dense_shards),
         ("experts", params.experts, pricer.work.expert_shards),
@@ -304,8 +308,10 @@ def optimizer_seconds(pricer: StepPricer, stage: Stage) -> Term:
             f"{at}.{name}.optimizer_traffic", params=local, gradient=pricer.recipe.gradient, master=pricer.recipe.master,
             moments=pricer.recipe.moments, weight=pricer.recipe.weight,
         )  # fmt: skip
-    size, hw = total(f"{at}.optimizer_bytes", sizes), pricer.subject.hw
-    if pricer.profile.host.update is not None and hw.host_shared_by is not None and updated_by_host(pricer.profile, pricer.plan):
+        if listed is not None:
+            sizes[f"{name}_in_lists"] = listed_update_bytes.term(f"{at}.{name}.listed_traffic", params=local, copies=listed)
+    size = total(f"{at}.optimizer_bytes", sizes)
+    if on_host and pricer.profile.host.update is not None and hw.host_shared_by is not None:
         rate = pricer.subject.habit("host_update", pricer.profile.host.update)
         if pricer.profile.host.update_thread is not None:
             thread = pricer.subject.habit("host_update_thread", pricer.profile.host.update_thread)

@@ -195,6 +195,8 @@ def profile_of(engine: Engine, plan: TrainPlan) -> TrainingProfile:
         told = f"--liger: {engine.name} does not take Liger's kernels"
         hint = f"leave it out, or name an engine that does: {engines_that(lambda one: one.liger is not None)}"
         raise UsageError(Problem("engine.liger", told, hint))
+    if plan.precision == "bf16-pure":
+        profile = profile.in_16_bits()
     if plan.tuning.frozen and not how.compiled:
         profile = profile.around_adapters()
         how = how.replaced(compiled=None) if profile.adapters.hidden_passes is not None else how

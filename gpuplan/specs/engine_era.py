@@ -156,6 +156,8 @@ class Era(Schema):
     """Copies of the second moment that the step made for a moment."""
     stand_ins: StoredBytes | None = None
     """Bytes for each element of one matrix of each shape that stood in for gradients."""
+    segments: Literal["fixed", "growing"] | None = None
+    """Whether segments of the allocator stayed with the tensors that they were made for."""
     adapter_read: StoredBytes | None = None
     """Traffic of a forward pass for each element that an adapted matrix reads."""
     adapter_read_backward: StoredBytes | None = None
@@ -212,6 +214,8 @@ class Era(Schema):
                 said = {kind: value for kind in one.field_names() if (value := getattr(one, kind)) is not None}
                 paces[who] = paces[who].replaced(**said) if who in paces else one
             given["pace"] = paces
+        if self.segments is not None:
+            given["segments"] = self.segments
         if self.held_logits is not None and profile.compiled is not None:
             given["compiled"] = profile.compiled.replaced(held_logits=self.held_logits)
         return given

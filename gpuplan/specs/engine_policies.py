@@ -278,6 +278,8 @@ class Adapters(Schema):
     as it is."""
     dequantise: BytesField | None = None
     """Traffic that widening one stored weight costs, as bytes at the bandwidth of streams."""
+    dequantise_in_place: BytesField | None = None
+    """The same of weights that were quantised as they were loaded (bitsandbytes), which one kernel widens; None: as the others."""
     host: SecondsField | None = None
     """Further host time to issue the forward pass of one adapted matrix: dropout, two thin matmuls, scaling, addition."""
     widened_host: SecondsField | None = None
@@ -295,6 +297,12 @@ class Adapters(Schema):
     the engine trains otherwise, and not compiled; None: they are the same."""
     rms_passes: Portion | None = None
     """Further ones of models with RMS norms, as in the profile itself."""
+    kept_norm: StoredBytes | None = None
+    """Bytes that norms of those layers keep for each element, as in the profile itself."""
+    kept_gate: Share | None = None
+    """Inner widths that their gates keep once more, likewise."""
+    held_logits: BytesField | None = None
+    """Bytes alive for each logit at the loss of that library."""
 
 
 class Recomputing(Schema):

@@ -145,6 +145,8 @@ class TrainingProfile(Schema):
     narrow: Fusion | None = None
     """With products of 8 bits or fewer, unless the model is compiled: the modules that make them fuse what is between; None: models
     keep their own code around them."""
+    unmixed: Fusion | None = None
+    """Where weights and all else have 16 bits and nothing is cast (`bf16-pure`), the loss neither; None: as in mixed precision."""
     pace: dict[str, Pace] = field(default_factory=dict)
     """By accelerator, else by family, else `any`; what is missing is 1."""
     contention: Share | None = None
@@ -172,9 +174,16 @@ class TrainingProfile(Schema):
 
     def around_adapters(self) -> TrainingProfile:
         """The profile of layers that adapters are wrapped around, which may be another library's, operator by operator."""
-        if self.adapters.hidden_passes is None:
+        theirs = self.adapters
+        if theirs.hidden_passes is None:
             return self
-        return self.replaced(hidden_passes=self.adapters.hidden_passes, rms_passes=self.adapters.rms_passes)
+        kept = {name: value for name in ("kept_norm", "kept_gate") if (value := getattr(theirs, name)) is not None}
+        loss = self.loss if theirs.held_logits is None else self.loss.replaced(alive=theirs.held_logits)
+        return self.replaced(hidden_passes=theirs.hidden_passes, rms_passes=theirs.rms_passes, loss=loss, **kept)
+
+    def in_16_bits(self) -> TrainingProfile:
+        """The profile of a run without autocast, whose weights have 16 bits: what nothing casts."""
+        return self if self.unmixed is None else self.replaced(**self.unmixed.changes(self))
 
     def run(
         self,

@@ -128,7 +128,7 @@ def test_whoever_shards_the_model_pays_for_the_same_adapters(engine: str) -> Non
     catalog = Catalog.open()
     profiles = (catalog.load(Engine, name).training for name in ("peft", engine))
     own, shared = (profile.adapters for profile in profiles if profile is not None and profile.adapters is not None)
-    for name in ("host", "made", "made_backward", "widened_host", "dequantise"):
+    for name in ("host", "made", "made_backward", "widened_host", "dequantise", "dequantise_in_place"):
         assert getattr(own, name).value == getattr(shared, name).value, name
     # Adapters of sharded models have the type that all is trained in, as PEFT's all had before May 2024.
     then = catalog.load(Engine, "peft").dated_training("2024-04").training

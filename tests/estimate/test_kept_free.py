@@ -13,6 +13,7 @@ from gpuplan.accuracy.rows import Row, packaged, read_rows
 from gpuplan.cli.accuracy_run import answers
 from gpuplan.estimate.result import Estimate
 from gpuplan.plan.train import Tuning
+from gpuplan.term import walk_of
 from tests.estimate.test_plan_kinds import made, part
 
 T4 = "1xt4"
@@ -93,3 +94,31 @@ def test_tensors_at_the_loss_are_counted_to_a_few_percent(name: str) -> None:
     row, estimate = _measured()[f"fitcheck-{name}"]
     tensors = estimate.figures["allocated_memory_bytes"]
     assert float(tensors.value) / 2**30 == pytest.approx(row.measured["peak_allocated_gib"], rel=0.025)
+
+
+def test_without_autocast_the_loss_of_a_bare_loop_has_16_bits() -> None:
+    logits = 1024 * 32000
+    mixed, narrow = (
+        figures("torch-loop", on="1xl4", recompute="none", tuning=Tuning(), precision=one) for one in ("bf16", "bf16-pure")
+    )
+    assert part(mixed, "transient") == 12 * logits
+    assert part(narrow, "transient") == 8 * logits
+
+
+def test_lists_of_tensors_take_more_passes_than_a_fused_kernel() -> None:
+    loop = figures("torch-loop", on="1xl4", recompute="none", tuning=Tuning(), precision="bf16-pure")
+    params = 1_100_048_384
+    fused = params * (2 * 2 + 2 * 4 + 2)
+    assert figure_of(loop, "step.optimizer_bytes") == fused + 13 * 2 * params
+
+
+def test_bitsandbytes_widens_in_one_kernel_and_packed_checkpoints_take_longer() -> None:
+    loaded, packed = (figures(tuning=Tuning(lora=16, base_weights=one)) for one in ("nf4", "int4"))
+    assert figure_of(loaded, "engine.dequantise_in_place") == 6
+    assert figure_of(packed, "engine.dequantise") > 20
+
+
+def figure_of(found: Any, name: str) -> float:
+    """The value of a term behind the time of a step."""
+    term = next(one for one in walk_of((found.figures["step_time_s"],)) if one.name == name)
+    return float(term.value)
