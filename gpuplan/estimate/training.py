@@ -199,7 +199,10 @@ def profile_of(engine: Engine, plan: TrainPlan) -> TrainingProfile:
     if plan.tuning.frozen and not how.compiled:
         profile = profile.around_adapters()
         how = how.replaced(compiled=None) if profile.adapters.hidden_passes is not None else how
-    made = profile.run(compiled=how.compiled, liger=how.liger, overlap=how.overlap, graphs=how.graphs, dispatcher=how.dispatcher)
+    made = profile.run(
+        compiled=how.compiled, liger=how.liger, whole_loss=plan.saving.chunked_loss is False, overlap=how.overlap,
+        graphs=how.graphs, dispatcher=how.dispatcher,
+    )  # fmt: skip
     if plan.parallel.schedule != "dualpipe" or how.overlap is not None or profile.switched is None:
         return made
     # What DualPipe is for: both exchanges of one micro-batch run beside the computation of another (DeepSeek-V3, 3.2.1).
