@@ -10,7 +10,7 @@ from gpuplan.formulas.training import made_again_seconds, shared_count
 from gpuplan.term import Term, total
 from gpuplan.workload.context import ONE
 from gpuplan.workload.counts import count
-from gpuplan.workload.program import ADAPTERS, Role
+from gpuplan.workload.program import ADAPTERS, ENDS, Role
 from gpuplan.workload.training import BlockWork
 
 
@@ -88,10 +88,23 @@ def hook_seconds(pricer: StepPricer, key: str, block: BlockWork, *, again: bool)
     return parts
 
 
+def _own_host(pricer: StepPricer, key: str, block: BlockWork) -> Term:
+    """Host time of one pass of the layer itself: half of it where a layer has a mixer alone or a feed-forward alone.
+
+    Engines' figures are of layers with both (Nemotron-H's have one each).
+    """
+    host = pricer.subject.habit("layer_host", pricer.profile.host.layer)
+    ends = [op.role for op in block.forward.having(lambda op: op.role in ENDS).ops]
+    if Role.OUT in ends and len(set(ends)) > 1:
+        return host
+    share = pricer.leaves(f"{key}.share_of_layer", 0.5)
+    return repeated_seconds.term(f"layer.{key}.issued_half", count=share, seconds=host)
+
+
 def issued_seconds(pricer: StepPricer, key: str, block: BlockWork) -> Term:
     """Host time to issue the kernels of one pass of a layer, which the accelerator waits for where they are shorter."""
     habit, profile = pricer.subject.habit, pricer.profile
-    host = habit("layer_host", profile.host.layer)
+    host = _own_host(pricer, key, block)
     experts = next((item.batch for item in block.forward.matmuls if item.grouped), None)
     if profile.experts.host is not None and experts is not None:
         each = habit("expert_host", profile.experts.host)
