@@ -12,12 +12,14 @@ from gpuplan.formulas.memory import shard_bytes
 from gpuplan.formulas.training import (
     host_update_seconds,
     launched_update_rate,
+    listed_update_bytes,
     optimizer_traffic_bytes,
     owned_seconds,
     seldom_seconds,
     shared_count,
     sliced_seconds,
 )
+from gpuplan.num import any_true
 from gpuplan.term import Term, greatest, total
 from gpuplan.work import Collective, CollectiveKind, Stream
 from gpuplan.workload.context import ONE
@@ -304,6 +306,12 @@ def optimizer_seconds(pricer: StepPricer, stage: Stage) -> Term:
             f"{at}.{name}.optimizer_traffic", params=local, gradient=pricer.recipe.gradient, master=pricer.recipe.master,
             moments=pricer.recipe.moments, weight=pricer.recipe.weight,
         )  # fmt: skip
+        if not zero and pricer.recipe.listed is not None and any_true(pricer.recipe.listed.value > 0):
+            # What shards states brings kernels of its own (DeepSpeed's FusedAdam).
+            sizes[f"{name}_lists"] = listed_update_bytes.term(
+                f"{at}.{name}.listed_traffic", params=local, gradient=pricer.recipe.gradient, moments=pricer.recipe.moments,
+                held=pricer.recipe.master if any_true(pricer.recipe.master.value > 0) else pricer.recipe.weight,
+            )  # fmt: skip
     size, hw = total(f"{at}.optimizer_bytes", sizes), pricer.subject.hw
     if pricer.profile.host.update is not None and hw.host_shared_by is not None and updated_by_host(pricer.profile, pricer.plan):
         rate = pricer.subject.habit("host_update", pricer.profile.host.update)

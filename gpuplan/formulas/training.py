@@ -337,6 +337,23 @@ def optimizer_traffic_bytes(*, params: Count, gradient: Bytes, master: Bytes, mo
 
 
 @formula(
+    Source(
+        "engine", "PyTorch: torch/optim/adam.py, _multi_tensor_adam",
+        "https://github.com/pytorch/pytorch/blob/v2.7.0/torch/optim/adam.py",
+        "beside one read and write of everything: decay reads and writes weights again; the first moment is read once more, the "
+        "second three times, gradients once; its root is written, divided, added to and read, six times",
+    )
+)  # fmt: skip
+def listed_update_bytes(*, params: Count, gradient: Bytes, held: Bytes, moments: Bytes) -> Bytes:
+    """Further traffic of AdamW where each operation runs over lists of tensors; `held` is a weight as the optimizer steps it.
+
+    >>> listed_update_bytes(params=1e9, gradient=4, held=4, moments=8) / 1e9
+    52.0
+    """
+    return params * (2 * held + gradient + 5 * moments)
+
+
+@formula(
     Source("definition", "the processors of a host update the states of its accelerators, one after the other or side by side")
 )
 def host_update_seconds(*, size: Bytes, bandwidth: BytesPerS, accelerators: Count) -> Seconds:
