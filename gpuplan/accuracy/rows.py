@@ -4,7 +4,8 @@ A file is a YAML or JSON list, or JSON lines, of rows: `id`, `task`, `source`, `
 training `kind` and `framework`, for inference `engine`. `task` beside `rows` is that of all of them. `fitted: false`, of a row
 or beside `rows`, keeps it from every fit. `apart: true` beside `rows` lets reports by engine tell of the file by itself.
 `blind: 2026-11-29` beside `rows` is the day on which the file was asked before anything had been changed for it: reports tell of
-such sources by themselves, so that what is said of the others stays of the same rows.
+such sources by themselves, so that what is said of the others stays of the same rows. More of the same day have a word behind a
+comma (`2026-11-29, evening`).
 `elsewhere`, of a row, of its source or beside `rows`, names what of `run` does not stand on the row's own page (read in a recipe
 of the run, say); `known` of a row or of its source holds further settings of that kind, an engine's `release` among them;
 `known_from` of a source says where they stand. `dated: true` of a source says that its page prints the month of its title,
@@ -98,7 +99,7 @@ class Row(Record, kw_only=True):
     apart: bool = False
     """Whether reports by engine tell of the rows of its file by themselves."""
     blind: str = ""
-    """The day on which its file was asked blind, as `YYYY-MM-DD`; empty: it is older than such days."""
+    """The day on which its file was asked blind, as `YYYY-MM-DD`, a word behind it where a day had several; empty: it is older."""
     kin: bool | None = None
     """Whether a fit saw published runs of the same model and accelerator; None: as the group says."""
 
@@ -304,7 +305,7 @@ def _row(data: Any, file: Path, number: int) -> Row:
     if not _words(printed) or not set(printed) <= set(NETWORKS):
         fault, printed = fault or f"`prints` is no list of words of {', '.join(NETWORKS)}", ()
     blind = str(data.get("blind") or "")
-    if blind and re.fullmatch(DAY, blind) is None:
+    if blind and re.fullmatch(rf"{DAY}(, [a-z]+)?", blind) is None:
         fault, blind = fault or f"`blind` is `{blind}`, where a day such as 2026-11-29 is wanted", ""
     return Row(
         month=month, released=released, elsewhere=tuple(sorted(map(str, elsewhere))), printed=tuple(printed),

@@ -98,7 +98,7 @@ def training_ask(
         offload=_offload(run), offload_layers=_offload_layers(run),
         reduce_in=_reduce_in(row), mtp=modules_of(run), **stages_of(run, degrees.get("pp", 1)),
         attention=_attention(row),
-        chunked_loss=True if "chunked" in str(run.get("loss") or "") else None,
+        chunked_loss=_in_pieces(run),
         step_in_backward=True if run.get("optimizer_in_bwd") else None,
     )  # fmt: skip
     return asked if defaults is None else _beside_habits(asked, row, defaults, stands_in=stands_in)
@@ -113,7 +113,8 @@ def _beside_habits(asked: TrainAsk, row: Row, known: TrainingDefaults, *, stands
     """
     given: dict[str, Any] = {}
     if row.run.get("recompute") is not None:
-        given |= {"chunked_loss": False} if known.loss is not None and "loss" not in row.elsewhere else {}
+        silent = known.loss is not None and "loss" not in row.elsewhere and not asked.liger  # Whose own kernel is the loss.
+        given |= {"chunked_loss": False} if silent else {}
         given |= {"step_in_backward": False, "optimizer": "adamw", "offload": ()} if known.alone is not None else {}
     if not row.typed and row.kind.startswith("finetune") and known.documents is not None and asked.seq_len is not None:
         given["documents"] = asked.seq_len if stands_in else min(int(known.documents.value), asked.seq_len)
@@ -128,6 +129,12 @@ def _attention(row: Row) -> AttentionKernel | None:
     if said == "flash" and not row.engine:
         return "flash1"
     return "flash2" if said == "flash2" or "NVTE_FUSED_ATTN=0" in str(said) else None
+
+
+def _in_pieces(run: Mapping[str, Any]) -> bool | None:
+    """Whether logits are made piece by piece, where a row says that they are or that they are whole."""
+    said = str(run.get("loss") or "")
+    return True if "chunked" in said else False if said == "whole" else None
 
 
 def _scaling(row: Row) -> Scaling | None:

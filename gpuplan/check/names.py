@@ -21,6 +21,8 @@ from gpuplan.specs.system import System
 from gpuplan.specs.usual_training import UsualTraining
 from gpuplan.strict_yaml import Path_
 
+HOMES = ("default_system", "default_system_of_several")
+"""Fields of an accelerator that name the system it is meant in."""
 _OF_ERA = re.compile(r"\.[0-9-]+$")
 """What stands behind the name of an engine whose kernels are those of an earlier time."""
 
@@ -38,11 +40,12 @@ def names(library: SpecLibrary) -> Iterator[Finding]:
                 if len(owners) == 1:
                     hint = f"its id is `{next(iter(owners))}`"
                 yield one.bad("spec.unknown-reference", at, f"`{name}` is not the id of one of the {kind}", hint)
-        if isinstance(one.spec, Accelerator) and one.spec.default_system is not None:
-            system = library.system(one.spec.default_system)
+        for field in HOMES if isinstance(one.spec, Accelerator) else ():
+            home = getattr(one.spec, field)
+            system = None if home is None else library.system(home)
             if system is not None and system.accelerator != one.spec.id:
                 message = f"the usual system {system.id} has {system.accelerator}"
-                yield one.bad("spec.default-system", ("default_system",), message, f"name a system with {one.spec.id}")
+                yield one.bad("spec.default-system", (field,), message, f"name a system with {one.spec.id}")
         if isinstance(one.spec, PriceList):
             at_instances = (
                 (("offers", at, "instance"), f"{one.spec.seller}:{offer.instance}") for at, offer in enumerate(one.spec.offers)
@@ -112,8 +115,9 @@ def _references(spec: SpecFile, alone: bool) -> Iterator[tuple[Path_, str, str]]
     Measurements of one accelerator (`alone`) carry its id; those of a family or a fabric stand in `families/`.
     """
     if isinstance(spec, Accelerator):
-        if spec.default_system is not None:
-            yield ("default_system",), "systems", spec.default_system
+        for field in HOMES:
+            if (home := getattr(spec, field)) is not None:
+                yield (field,), "systems", home
         for task, engine in spec.default_engines.items():
             yield ("default_engines", task), "engines", engine
     elif isinstance(spec, System):

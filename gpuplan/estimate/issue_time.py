@@ -11,7 +11,7 @@ from gpuplan.specs.quantity import Sourced
 from gpuplan.term import Term, total
 from gpuplan.workload.context import ONE
 from gpuplan.workload.counts import count
-from gpuplan.workload.program import ADAPTERS, Role
+from gpuplan.workload.program import ADAPTERS, ENDS, Role
 from gpuplan.workload.training import BlockWork
 
 
@@ -102,6 +102,18 @@ def call_seconds(pricer: StepPricer, key: str, block: BlockWork, plain: Sourced,
     return repeated_seconds.term(at, count=often, seconds=pricer.subject.habit("tensor_call", plain))
 
 
+def _own_host(pricer: StepPricer, key: str, block: BlockWork, host: Term) -> Term:
+    """Host time of one pass of the layer itself, of `host`: half of it where a layer has a mixer alone or a feed-forward alone.
+
+    Engines' figures are of layers with both (Nemotron-H's have one each).
+    """
+    ends = [op.role for op in block.forward.having(lambda op: op.role in ENDS).ops]
+    if Role.OUT in ends and len(set(ends)) > 1:
+        return host
+    share = pricer.leaves(f"{key}.share_of_layer", 0.5)
+    return repeated_seconds.term(f"layer.{key}.issued_half", count=share, seconds=host)
+
+
 def issued_seconds(pricer: StepPricer, key: str, block: BlockWork) -> Term:
     """Host time to issue the kernels of one pass of a layer, which the accelerator waits for where they are shorter."""
     habit, profile = pricer.subject.habit, pricer.profile
@@ -110,6 +122,7 @@ def issued_seconds(pricer: StepPricer, key: str, block: BlockWork) -> Term:
         host = habit("bare_host", bare)
     else:
         host = habit("layer_host", held.layer)
+    host = _own_host(pricer, key, block, host)
     if profile.host.norm is not None and block.head_norms:
         of_norms = repeated_seconds.term(
             f"layer.{key}.issued_head_norms", count=pricer.leaves(f"{key}.head_norms", block.head_norms),

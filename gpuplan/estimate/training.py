@@ -201,8 +201,8 @@ def profile_of(engine: Engine, plan: TrainPlan) -> TrainingProfile:
         profile = profile.around_adapters()
         how = how.replaced(compiled=None) if profile.adapters.hidden_passes is not None else how
     made = profile.run(
-        compiled=how.compiled, liger=how.liger, overlap=how.overlap, graphs=how.graphs, dispatcher=how.dispatcher,
-        narrow=RECIPES[plan.precision].matmul in ("fp8", "fp4"),
+        compiled=how.compiled, liger=how.liger, whole_loss=plan.saving.chunked_loss is False, overlap=how.overlap,
+        graphs=how.graphs, dispatcher=how.dispatcher, narrow=RECIPES[plan.precision].matmul in ("fp8", "fp4"),
     )  # fmt: skip
     if plan.parallel.schedule != "dualpipe" or how.overlap is not None or profile.switched is None:
         return made

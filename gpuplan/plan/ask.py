@@ -201,7 +201,7 @@ class TrainAsk(Spending, Common, kw_only=True):
     liger: Annotated[
         bool | None,
         Option(
-            "Liger's fused kernels (use_liger_kernel)", PARALLEL,
+            "Liger's fused kernels (use_liger_kernel), the loss among them but with --no-chunked-loss", PARALLEL,
             "", one_way=True,
         ),
     ] = None  # fmt: skip

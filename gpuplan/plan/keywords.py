@@ -184,7 +184,7 @@ class TrainOptions(TypedDict, total=False):
     compile: Switch
     """The model is compiled (torch.compile), or surely not; left out, as the engine usually runs."""
     liger: Switch
-    """Liger's fused kernels (use_liger_kernel)."""
+    """Liger's fused kernels (use_liger_kernel), the loss among them but with --no-chunked-loss."""
     overlap: str | Sequence[words.Overlap] | None
     """Communication that runs beside computation, of tp, dp, pp and ep, such as `dp,pp`, or `none`."""
     graphs: Switch

@@ -221,11 +221,17 @@ class Accelerator(SpecFile):
     """What its vendor says where it is made for inference and nothing trains on it; no plan of training takes it unasked."""
     default_system: Id | None = None
     """The system that is meant when only the accelerator is named."""
+    default_system_of_several: Id | None = None
+    """The one that is meant when more of it are named, where `default_system` holds one alone and no network."""
     default_engines: dict[Literal["train", "serve", "alone"], Id] = field(default_factory=dict)
     """The engine that is meant for a task when none is named, where the usual ones do not run on it; `alone`: the one that a single
     user of a single one mostly serves with, where they do."""
     confidence: Literal["high", "medium", "low"]
     """How well the sources agree: `low` where a main figure rests on one weak source."""
+
+    def home_of(self, count: int) -> Id | None:
+        """The system that so many accelerators are taken as part of where only they are named; None: none is known."""
+        return self.default_system if count == 1 else self.default_system_of_several or self.default_system
 
     def peak(self, dtype: str) -> Sourced:
         """The dense peak rate of a data type in FLOP/s.

@@ -190,6 +190,7 @@ class TrainingProfile(Schema):
         *,
         compiled: bool | None = None,
         liger: bool | None = None,
+        whole_loss: bool = False,
         overlap: Collection[str] | None = None,
         graphs: bool | None = None,
         dispatcher: str | None = None,
@@ -197,14 +198,16 @@ class TrainingProfile(Schema):
     ) -> TrainingProfile:
         """The profile as it is set up: compiled, with Liger's kernels, these overlaps, from graphs; None: nobody says.
 
-        `narrow`: products are of 8 bits or fewer.
+        `whole_loss` leaves the head and the loss apart where Liger's kernels would fuse them; `narrow`: products are of 8 bits or
+        fewer.
         """
         change = {None: None, True: self.compiled, False: self.eager}[compiled]
         made = self if change is None else self.replaced(**change.changes(self))
         if narrow and not compiled and self.narrow is not None:
             made = made.replaced(**self.narrow.changes(made))
         if liger and self.liger is not None:
-            made = made.replaced(**self.liger.changes(made))
+            kernels = self.liger.replaced(fused_logits=None, streamed_logits=None) if whole_loss else self.liger
+            made = made.replaced(**kernels.changes(made))
         if overlap is not None and self.switched is not None:
             off = self.switched.tp.replaced(value=0.0, text="0", note="switched off", accept=None)
             kinds, given = ("tp", "dp", "pp", "ep"), self.switched

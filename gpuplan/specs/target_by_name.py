@@ -252,7 +252,7 @@ def of_accelerator(text: str, units: int, name: str, catalog: Catalog) -> Target
         return Target(text=text, accelerator=accelerator, count=1, host_link=link, notes=tuple(notes))
     from gpuplan.specs.system import System
 
-    home = accelerator.default_system
+    home = accelerator.home_of(units)
     system = catalog.load(System, home) if home is not None and is_named("systems", key(home), catalog) else None
     if system is not None and system.slices:
         return _part_of_pod(text, units, system, notes, catalog)
@@ -334,7 +334,7 @@ def _of_groups(text: str, units: int, each: int, name: str, catalog: Catalog) ->
     from gpuplan.specs.system import System
 
     accelerator = catalog.load(Accelerator, name)
-    home = accelerator.default_system
+    home = accelerator.home_of(each)
     system = catalog.load(System, home) if home is not None and is_named("systems", key(home), catalog) else None
     if system is not None and system.slices:
         part = system.slice_of(each)

@@ -166,8 +166,9 @@ def _on_network(
     """Nodes on a network; bare accelerators are taken as in their usual system, unless it is said how many a node has (`nodes`)."""
     count, node, notes = units * one.count, one.system, list[Note]()
     bare = one.system is None and one.instance is None and not nodes
-    if bare and one.accelerator.default_system is not None:
-        node = catalog.load(System, one.accelerator.default_system)
+    home = one.accelerator.home_of(one.count) if bare else None
+    if home is not None:
+        node = catalog.load(System, home)
         if count > 1:
             what = f"{count} x {one.accelerator.id} are taken as part of {node.name} systems, assumed"
             notes.append(Note("target.assumed-system", what, "name a system or an instance to have its own"))

@@ -553,6 +553,9 @@ def test_sources_that_were_asked_blind_are_told_and_budgeted_apart(tmp_path: Pat
 
 
 def test_a_day_on_which_a_source_was_asked_blind_is_a_day(tmp_path: Path) -> None:
+    (tmp_path / "evening.yaml").write_text(yaml.safe_dump({"blind": "2026-11-29, evening", "rows": [LLAMA]}), encoding="utf-8")
+    (row,) = read_rows([tmp_path / "evening.yaml"])
+    assert (row.fault, row.blind) == ("", "2026-11-29, evening")
     (tmp_path / "later.yaml").write_text(yaml.safe_dump({"blind": "yesterday", "rows": [LLAMA]}), encoding="utf-8")
     (row,) = read_rows([tmp_path / "later.yaml"])
     assert row.fault == "`blind` is `yesterday`, where a day such as 2026-11-29 is wanted"
@@ -566,6 +569,7 @@ def test_no_published_run_of_a_budget_is_in_two_of_its_ages() -> None:
         "lumi-scaling", "mi350x-bench", "optimum-habana", "primus", "rocm-te", "tprimat",
         "axolotl-kernels", "finetune-benchmark-cards", "firefly", "llama-factory-wiki", "mlx-lora", "universal-llm-trainer",
         "vertex-openllama",
+        "bridge-cards", "cloud-guides", "hf-accelerate", "megatron-llama", "speedruns", "swiss-ai", "whynlp-tinyllama", "yafsdp",
     }  # fmt: skip
     assert all(row.blind and row.unseen for row in rows if row.set in blind)
 

@@ -70,6 +70,15 @@ def test_liger_leaves_no_logits_and_is_refused_where_there_is_none() -> None:
         train("llama-3.2-1b", **{**question, "engine": "megatron-lm"}, liger=True)
 
 
+def test_ligers_loss_can_be_left_out() -> None:
+    question = {**ALONE, "engine": "accelerate", "recompute": "none"}
+    plain = train("llama-3.2-1b", **question)
+    layers, all_of_it = (train("llama-3.2-1b", **question, liger=True, chunked_loss=chunked) for chunked in (False, None))
+    least, middle, most = (value(found, "allocated_memory_bytes") for found in (all_of_it, layers, plain))
+    assert least < middle < most
+    assert value(layers, "step_time_s") < value(plain, "step_time_s")
+
+
 def test_trl_makes_layers_again_and_its_loss_of_256_tokens_at_a_time() -> None:
     question = {**ALONE, "on": "h100-sxm-80gb", "lora": 16}
     today, before = (train("llama-3.1-8b", **question, engine=f"trl{since}") for since in ("", "@2026-05"))

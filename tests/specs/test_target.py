@@ -267,3 +267,12 @@ def test_levels_grow_and_the_last_holds_all(units, name):
     assert sorted(sizes[:-1]) == sizes[:-1]
     if made.count > 1:
         assert sizes[-1] in (None, made.count)
+
+
+def test_several_gh200_are_taken_as_nodes_of_four_and_one_as_a_node_of_its_own() -> None:
+    """One superchip is sold alone (`gh200-node-96gb`); those who train on many have nodes of four (JUPITER, Alps)."""
+    assert target("gh200-96gb").levels == ()
+    inside, beyond = target("64xgh200-96gb").levels
+    assert (inside.size, inside.topology, beyond.name) == (4, "mesh", "scale-out")
+    assert beyond.bandwidth_per_direction.value == 25e9
+    assert target("16x4xgh200-96gb").count == 64
