@@ -71,15 +71,7 @@ def _unnamed(said: Unnamed, usual: UsualTraining, profile: Engine) -> Engine:
     """A profile with what is taken of it where the engine may be another."""
     if profile.training is None:
         return profile
-    sharding = profile.training.sharding.replaced(scatters=said.scatters)
-    paces = dict(profile.training.pace)
-    for family, slower in said.pace.items():
-        kinds = {kind: value for kind in slower.field_names() if (value := getattr(slower, kind)) is not None}
-        paces[family] = paces[family].replaced(**kinds) if family in paces else slower
-    training = profile.training.replaced(
-        hidden_passes=said.hidden_passes, residual=said.residual, sharding=sharding, pace=paces
-    )  # fmt: skip
-    return profile.replaced(training=training, sources={**profile.sources, **usual.sources})
+    return profile.replaced(training=said.blurred(profile.training), sources={**profile.sources, **usual.sources})
 
 
 class Found(Record, kw_only=True):

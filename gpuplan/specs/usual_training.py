@@ -9,6 +9,7 @@ from gpuplan.record import Record
 from gpuplan.schema import Fault, Schema, field
 from gpuplan.specs.base import Id, SpecFile
 from gpuplan.specs.engine_policies import Scatters
+from gpuplan.specs.engine_training import TrainingProfile
 from gpuplan.specs.quantity import CountField, FactorField, RatioField, TextField
 from gpuplan.specs.training_habits import Pace
 
@@ -39,6 +40,17 @@ class Unnamed(Schema):
     """By family, kinds of work that other code leaves to older kernels: their range reaches from none of that to all of it."""
     scatters: Scatters = "each-micro-batch"
     """As of `Sharding`, for runs that are described with shared gradients in pipelines."""
+
+    def blurred(self, profile: TrainingProfile) -> TrainingProfile:
+        """A profile with these in place of its own."""
+        paces = dict(profile.pace)
+        for family, slower in self.pace.items():
+            kinds = {kind: value for kind in slower.field_names() if (value := getattr(slower, kind)) is not None}
+            paces[family] = paces[family].replaced(**kinds) if family in paces else slower
+        return profile.replaced(
+            hidden_passes=self.hidden_passes, residual=self.residual, pace=paces,
+            sharding=profile.sharding.replaced(scatters=self.scatters),
+        )  # fmt: skip
 
 
 class UsualEngine(Schema):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from gpuplan.formulas.basic import product, share
-from gpuplan.formulas.memory import logits_bytes, tensor_bytes
+from gpuplan.formulas.memory import logits_bytes
 from gpuplan.formulas.stages import on_single_stage
 from gpuplan.formulas.training import (
     expert_rank_tokens,
@@ -33,6 +33,7 @@ from gpuplan.workload.documents import seen_document
 from gpuplan.workload.draft import LayerSetting
 from gpuplan.workload.edges import EdgeWays, EdgeWork, edge_work
 from gpuplan.workload.engine_habits import with_biases, with_habits
+from gpuplan.workload.exchanged_context import exchanged_context
 from gpuplan.workload.hand_over import hand_over, regathered
 from gpuplan.workload.kv_heads import kv_copies
 from gpuplan.workload.layer import layer_program
@@ -214,7 +215,7 @@ def training_work(
             forward, back = forward + thin, back + backward(thin, key, step.gradient)
         kept = keeper.parts(key, block, program)
         made = BlockWork(
-            forward=forward, backward=back, context=_context(key, program, plan, step, types),
+            forward=forward, backward=back, context=exchanged_context(key, program, plan, step, types),
             kept=total(f"activations.{key}", kept),
             recomputed_kept=keeper.saved(key, block, program, kept, plan.recompute, plan.saving.recompute_modules),
             working=keeper.working(key, program), multiplied=keeper.multiplied(key, block, program),
@@ -423,38 +424,3 @@ def _adapters(blocks: dict[str, BlockWork], stage: Stage, params: StageParams, p
 
 def _zero(key: str) -> Term:
     return Term(f"params.{key}.none", 0.0, "1", DEFINITION)
-
-
-def _context(key: str, forward: LayerProgram, plan: TrainPlan, step: StepTerms, types: Types) -> Collective | None:
-    """Context parallelism gathers the keys and values of the whole sequence in every layer with attention."""
-    if not forward.attentions:
-        return None
-    core = forward.attentions[0]
-    heads = core.kv_heads
-    width = total(f"{key}.kv_dims", {"k": core.k_dim, "v": core.v_dim})
-    whole = product.term(f"step.{key}.kv_tokens", a=step.micro_batch, b=step.seq_len)
-    size = tensor_bytes.term(
-        f"step.{key}.kv_bytes",
-        tokens=whole,
-        width=product.term(f"{key}.rank_kv_width", a=heads, b=width),
-        element_bytes=types.activation,
-    )
-    if plan.parallel.cp_kind == "ulysses":
-        return _heads_for_tokens(key, forward, step, types)
-    return Collective(name=f"context.{key}", kind="all_gather", size=size, group=step.cp, stride=step.tp)
-
-
-def _heads_for_tokens(key: str, forward: LayerProgram, step: StepTerms, types: Types) -> Collective:
-    """Ulysses: queries, keys, values and outputs are exchanged, a part of the sequence for a part of the heads."""
-    core = forward.attentions[0]
-    wide = {
-        "queries": product.term(f"{key}.rank_q_width", a=core.heads, b=core.k_dim),
-        "outputs": product.term(f"{key}.rank_out_width", a=core.heads, b=core.v_dim),
-        "keys": product.term(f"{key}.rank_k_width", a=core.kv_heads, b=core.k_dim),
-        "values": product.term(f"{key}.rank_v_width", a=core.kv_heads, b=core.v_dim),
-    }
-    tokens = rank_tokens.term(f"step.{key}.exchanged_tokens", micro_batch=step.micro_batch, seq_len=step.seq_len, cp=step.cp)
-    size = tensor_bytes.term(
-        f"step.{key}.exchanged_bytes", tokens=tokens, width=total(f"{key}.exchanged_width", wide), element_bytes=types.activation
-    )
-    return Collective(name=f"context.{key}", kind="all_to_all", size=size, group=step.cp, stride=step.tp)
