@@ -102,8 +102,23 @@ def places(model: ServingModel, memory: ServingMemory) -> Term:
     else:
         room = form.whole_sequences.term("load.room", pool=memory.pool, each=held(model))
     expected = Term("load.expected_room", room.value, "1", STARTED)
-    some = queue.some_room.term("load.some_room", room=room, expected=expected)
+    some = queue.some_room.term("load.some_room", room=room, expected=expected, least=_room_of_start(model))
     return smaller.term("load.places", a=memory.limit, b=some)
+
+
+def _room_of_start(model: ServingModel) -> Term:
+    """Sequences that an engine has room for at least if it starts: one, or what fits into the longest that it is set to accept.
+
+    vLLM starts with no cache that is smaller than one sequence of --max-model-len (`check_enough_kv_cache_memory`).
+    """
+    longest = model.plan.settings.max_context
+    if longest is None:
+        return ONE
+    tokens = model.subject.plan("max_context", longest)
+    whole = model.cache_held("load.longest_held", tokens, capped=model.profile.windowed_kv)
+    return larger.term(
+        "load.room_of_start", a=form.whole_sequences.term("load.room_of_longest", pool=whole, each=held(model)), b=ONE
+    )  # fmt: skip
 
 
 def held(model: ServingModel) -> Term:

@@ -504,15 +504,17 @@ def waiting_at_rate(*, rate: PerS, wait: Seconds) -> Count:
 
 
 @formula(DEFINITION)
-def some_room(*, room: Count, expected: Count) -> Count:
-    """Sequences that the caches hold of an engine that starts, at least one: where there is no room for any it does not.
+def some_room(*, room: Count, expected: Count, least: Count) -> Count:
+    """Sequences that the caches hold of an engine that starts: `least` of them, where there is no room for these it does not.
 
     So a doubt about memory that leaves no room is one about whether it fits, and none about how long requests take if it does.
 
-    >>> some_room(room=40.0, expected=50.0), some_room(room=0.0, expected=50.0), some_room(room=0.0, expected=0.0)
-    (40.0, 50.0, 1.0)
+    >>> some_room(room=40.0, expected=50.0, least=1.0), some_room(room=0.0, expected=50.0, least=1.0)
+    (40.0, 50.0)
+    >>> some_room(room=0.0, expected=0.0, least=1.0), some_room(room=0.0, expected=0.0, least=20.0)
+    (1.0, 20.0)
     """
-    return maximum(where(room >= 1, room, expected), 1.0)
+    return maximum(where(room >= least, room, expected), least)
 
 
 @formula(DEFINITION)
