@@ -8,7 +8,7 @@ from gpuplan.errors import Problem, UsageError
 from gpuplan.estimate.attention_ranks import among_ranks, by_turns
 from gpuplan.estimate.burst import of_burst
 from gpuplan.estimate.percentiles import Steady
-from gpuplan.estimate.prompts_beside import Prompts, cuts_prompts, prompts_beside, step_of
+from gpuplan.estimate.prompts_beside import Prompts, passes_of, prompts_beside, step_of
 from gpuplan.estimate.rate_solved import Full, running_at_once
 from gpuplan.estimate.serving_memory import ServingMemory
 from gpuplan.estimate.taken_up import scheduled_ahead, taken_up
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 EVEN = Source("definition", "all are as long unless a spread is given")
 STARTED = Source("definition", "if it fits: an engine without room for a sequence does not start")
+ENDLESS = Source("definition", "a load that never ends has no last round")
 EVEN_LOOP = Source("definition", "as many run at all times, but for those in front of their first token")
 
 
@@ -171,13 +172,16 @@ def _closed(model: ServingModel, memory: ServingMemory, load: Load) -> UnderLoad
     crowd = Users(all=users, places=room, at_once=at_once)
     full = step_of(model, "decode_full", at_once)
     prompts = prompts_beside(model, at_once, full, users=at_once)
+    burst = _Burst.of(model, at_once)
+    beside = model.profile.steps == "mixed" and not model.profile.together
 
     def token(name: str, step: Term, running: Term) -> Term:
         if by_turns(model):
             return among_ranks(model, name, step, prompts, running, each)
-        return queue.shared_step_seconds.term(
-            name, step=step, added=prompts.between, running=running, users=at_once, output=output
-        )  # fmt: skip
+        shared = {"step": step, "added": prompts.between, "running": running, "users": at_once, "output": output}
+        if not beside:
+            return queue.shared_step_seconds.term(name, **shared)
+        return queue.passing_step_seconds.term(name, **shared, full=burst.one, pp=model.serve.pp)
 
     def turn(name: str, later: Term) -> Term:
         return queue.turn_seconds.term(name, service=prompts.added, elsewhere=later, users=at_once)
@@ -190,7 +194,7 @@ def _closed(model: ServingModel, memory: ServingMemory, load: Load) -> UnderLoad
     decode = step_of(model, "decode", running)
     even = token("load.even_token", decode.seconds, running)
     # Lengths that differ at all come apart in a load that never ends.
-    waves = None if load.requests is None and load.output_spread else _Waves.of(model, load, at_once, even, prompts)
+    waves = None if load.requests is None and load.output_spread else _Waves.of(model, load, at_once, even, prompts, burst)
     tpot = even
     if waves is not None:
         tpot = queue.wave_token_seconds.term(
@@ -256,6 +260,22 @@ def _steady(
     )  # fmt: skip
 
 
+class _Burst(Record, kw_only=True):
+    """Prompts of all that have a place, read one after the other."""
+
+    whole: Term
+    passes: Term
+    one: Term
+    """The time of one of these passes."""
+
+    @classmethod
+    def of(cls, model: ServingModel, at_once: Term) -> _Burst:
+        """Those of so many sequences."""
+        whole = model.prefill("burst_prefill", at_once).seconds
+        passes = passes_of(model, "burst.passes", at_once)
+        return cls(whole=whole, passes=passes, one=queue.pass_seconds.term("wave.pass", whole=whole, passes=passes))
+
+
 class _Waves(Record, kw_only=True):
     """Prompts that come at once, at the begin of a run or again because outputs of the same length end together."""
 
@@ -269,7 +289,7 @@ class _Waves(Record, kw_only=True):
     """The part of the requests that comes together again."""
 
     @classmethod
-    def of(cls, model: ServingModel, load: Load, at_once: Term, token: Term, prompts: Prompts) -> _Waves:
+    def of(cls, model: ServingModel, load: Load, at_once: Term, token: Term, prompts: Prompts, burst: _Burst) -> _Waves:
         """What comes together of a closed loop, with tokens of that time and prompts that come one by one.
 
         Where prompts go first, no one decodes until all of those are read that came meanwhile, and engines may read together again
@@ -278,25 +298,26 @@ class _Waves(Record, kw_only=True):
         for each other, a step apart, which is as long as steps are in the mean, for prompts of the first are read again by then.
         They come back one by one, so that each has passes of its own, however many prompts a pass has room for.
         """
-        whole = model.prefill("burst_prefill", at_once).seconds
-        prompt = model.uncached(model.prompt())
-        if cuts_prompts(model):
-            passes = form.prefill_passes.term("burst.passes", sequences=at_once, prompt=prompt, chunk=model.chunk())
-        else:
-            passes = form.whole_passes.term("burst.passes", sequences=at_once, prompt=prompt, chunk=model.chunk())
+        whole, passes = burst.whole, burst.passes
+        rounds, last = ONE, Term("wave.last", 0.0, "1", ENDLESS)
+        if load.requests is not None:
+            requests = _requests(model, load)
+            rounds = share.term("wave.rounds", amount=requests, ways=at_once)
+            last = share.term("wave.last", amount=at_once, ways=requests)
         first = queue.burst_seconds.term("burst.prefill_mean", whole=whole, passes=passes)
         if model.profile.steps == "prefill-first" or model.profile.together:
             together, again = whole, first
             others = queue.passes_after.term("wave.others", whole=whole, passes=passes)
         else:
-            together = queue.pass_seconds.term("wave.pass", whole=whole, passes=passes)
+            together = burst.one
             lag = total("wave.lag", request_times(model)[0])
             ended = queue.ended_meanwhile.term("wave.ended", lag=lag, step=token, users=at_once)
             again = queue.come_back_seconds.term("wave.again", each=prompts.own, ended=ended, users=at_once)
-            others = queue.passes_of_others.term("wave.others", whole=whole, passes=passes)
+            others = queue.passes_of_others.term(
+                "wave.others", whole=whole, passes=passes, output=_output(model), last=last
+            )  # fmt: skip
         spread = length_spreads(model, load)["output_spread"]
         later = queue.later_seconds.term("wave.later", output=_output(model), token=token)
-        rounds = share.term("wave.rounds", amount=_requests(model, load), ways=at_once) if load.requests is not None else ONE
         part = queue.wave_share.term("wave.part", whole=together, spread=spread, later=later, rounds=rounds)
         return cls(first=first, again=again, others=others, part=part)
 
