@@ -210,8 +210,8 @@ def passes_after(*, whole: Seconds, passes: Count) -> Seconds:
 def passes_of_others(*, whole: Seconds, passes: Count, output: Count, last: Ratio) -> Seconds:
     """Time that a request decodes beside the passes of others, while each of those that came together has its own.
 
-    A token waits for one of them at most. Behind the `last` part of a run's requests nobody comes: of so many passes, those that are
-    left after their own are an even distribution, of which answers meet what they are long enough for.
+    A token waits for one of them at most. Behind the `last` part of a run's requests nobody comes: the passes that are left after
+    their own are an even distribution, of which answers meet what they are long enough for.
 
     >>> passes_of_others(whole=4.0, passes=1, output=100, last=0), passes_of_others(whole=4.0, passes=4, output=100, last=0)
     (0.0, 3.0)
