@@ -195,11 +195,7 @@ def _closed(model: ServingModel, memory: ServingMemory, load: Load) -> UnderLoad
     even = token("load.even_token", decode.seconds, running)
     # Lengths that differ at all come apart in a load that never ends.
     waves = None if load.requests is None and load.output_spread else _Waves.of(model, load, at_once, even, prompts, burst)
-    tpot = even
-    if waves is not None:
-        tpot = queue.wave_token_seconds.term(
-            "tpot", token=even, step=decode.seconds, others=waves.others, output=output, part=waves.part
-        )  # fmt: skip
+    tpot, of_run = (even, even) if waves is None else waves.tokens(even, decode.seconds, output)
     later = queue.later_seconds.term("load.later", output=output, token=tpot)
     wait = queue.even_wait_seconds.term(
         "load.queue", turn=turn("load.turn", later), service=prompts.added, elsewhere=later, users=at_once,
@@ -225,7 +221,8 @@ def _closed(model: ServingModel, memory: ServingMemory, load: Load) -> UnderLoad
         "load.requests_per_s", users=asked, cycle=total("load.cycle", {"first": first, "later": later})
     )  # fmt: skip
     ttft = first if load.requests is None or waves is None else _of_run(model, load, crowd, parts, reading, waves.first)
-    figures = told_of_load(model, memory, ttft=ttft, tpot=tpot, later=later, decode=decode, rate=rate, running=running)
+    told = later if waves is None else queue.later_seconds.term("load.later_of_run", output=output, token=of_run)
+    figures = told_of_load(model, memory, ttft=ttft, tpot=of_run, later=told, decode=decode, rate=rate, running=running)
     waiting = queue.waiting_at_rate.term("load.waiting", rate=rate, wait=first)
     steady = None
     if load.requests is None and _tells(model):
@@ -285,6 +282,8 @@ class _Waves(Record, kw_only=True):
     """The same of those that come together again, from the time that they do."""
     others: Term
     """Time that the prompts of the others keep such a request from its tokens."""
+    others_of_run: Term
+    """The same in the mean over a run, behind whose last requests nobody comes."""
     part: Term
     """The part of the requests that comes together again."""
 
@@ -299,7 +298,8 @@ class _Waves(Record, kw_only=True):
         They come back one by one, so that each has passes of its own, however many prompts a pass has room for.
         """
         whole, passes = burst.whole, burst.passes
-        rounds, last = ONE, Term("wave.last", 0.0, "1", ENDLESS)
+        rounds = ONE
+        last = none = Term("wave.endless", 0.0, "1", ENDLESS)
         if load.requests is not None:
             requests = _requests(model, load)
             rounds = share.term("wave.rounds", amount=requests, ways=at_once)
@@ -307,19 +307,28 @@ class _Waves(Record, kw_only=True):
         first = queue.burst_seconds.term("burst.prefill_mean", whole=whole, passes=passes)
         if model.profile.steps == "prefill-first" or model.profile.together:
             together, again = whole, first
-            others = queue.passes_after.term("wave.others", whole=whole, passes=passes)
+            others = of_run = queue.passes_after.term("wave.others", whole=whole, passes=passes)
         else:
             together = burst.one
             lag = total("wave.lag", request_times(model)[0])
             ended = queue.ended_meanwhile.term("wave.ended", lag=lag, step=token, users=at_once)
             again = queue.come_back_seconds.term("wave.again", each=prompts.own, ended=ended, users=at_once)
-            others = queue.passes_of_others.term(
-                "wave.others", whole=whole, passes=passes, output=_output(model), last=last
-            )  # fmt: skip
+            others, of_run = (
+                queue.passes_of_others.term(name, whole=whole, passes=passes, output=_output(model), last=part)
+                for name, part in (("wave.others", none), ("wave.others_of_run", last))
+            )
         spread = length_spreads(model, load)["output_spread"]
         later = queue.later_seconds.term("wave.later", output=_output(model), token=token)
         part = queue.wave_share.term("wave.part", whole=together, spread=spread, later=later, rounds=rounds)
-        return cls(first=first, again=again, others=others, part=part)
+        return cls(first=first, again=again, others=others, others_of_run=of_run, part=part)
+
+    def tokens(self, even: Term, step: Term, output: Term) -> tuple[Term, Term]:
+        """Mean time of a token of a load that goes on, and of a run that ends."""
+        wave = {"token": even, "step": step, "output": output, "part": self.part}
+        return (
+            queue.wave_token_seconds.term("load.wave_token", others=self.others, **wave),
+            queue.wave_token_seconds.term("tpot", others=self.others_of_run, **wave),
+        )
 
 
 def step_met(model: ServingModel, decode: ServingPhase, token: Term) -> Term:
