@@ -29,6 +29,7 @@ HEAD = """# What `gpuplan accuracy --task training --budget` allows each source:
 # Of rows as one types them who has their pages; under `informed` with what else is known of them.
 # `established sources` are those that no file marks as asked blind; what is asked of them is over the same rows as ever.
 # deepspeed-gist, corrected on 2026-11-29: 0.09 had been asked of a month that its page does not print.
+# fsdp-qlora, moved on 2026-11-29 from 0.093: four and eight RTX A5000, whose pairs are taken to be bridged, gather over one ring.
 # Written by tools/accuracy_budget.py.
 """
 SERVING_HEAD = """# What `gpuplan accuracy --task inference --by engine --budget` allows each engine: errors as fractions, rows to
@@ -36,7 +37,8 @@ SERVING_HEAD = """# What `gpuplan accuracy --task inference --by engine --budget
 # Rows that a `flag` calls doubtful are not compared. 60 were marked on 2026-11-23, so fewer rows are asked for: 52 first
 # tokens of SGLang's runs before January 21 of 2026, which hold kernels being compiled (no warm-up until InferenceX's pull
 # request 480), and 8 prompts of llama.cpp at a ninth of what the same page has for the same card in 4 bits. On 2026-11-24 five
-# of workers of two kinds, at ten times what the same workers took the same day.
+# of workers of two kinds, at ten times what the same workers took the same day. On 2026-11-29 27: nine of gpt-oss on H100 at 512
+# users, which contradict the rest of their table, and 18 of Mixtral in batches of one and the same prompt.
 # `established sources` are those that no file marks as asked blind; what is asked of them is over the same rows as ever. Six
 # sources that were asked blind have budgets of their own below (`apart` in their files), together and each.
 # Corrected on 2026-11-29: the rows of NIM had been typed with a release that their page does not print, and are below `informed`

@@ -81,7 +81,10 @@ PLAN: Mapping[str, Mapping[str, Parameter]] = {
     "volta": {**QUANTISED, "rate": RATE},
     "blackwell": {**QUANTISED, "rate": RATE},
     "blackwell-rtx": {**QUANTISED, "rate": RATE},
-    f"ampere{THEN}": {**COMMON, "keys": KEYS, "rate": RATE, "rate_16": RATE_16},
+    # Its prompts in 16 bits, to which the fit has hardly a run, start between GA100's and Ada's, the nearest by age and design.
+    f"ampere{THEN}": {
+        **COMMON, "peak_16": COMMON["peak_16"]._replace(start=0.537), "keys": KEYS, "rate": RATE, "rate_16": RATE_16,
+    },
     f"ampere-ga100{THEN}": {**COMMON, "keys": KEYS, "rate": RATE, "rate_16": RATE_16},
     f"ada{THEN}": {**COMMON, "keys": KEYS},
     f"hopper{THEN}": {**COMMON, "keys": KEYS, "rate": RATE, "rate_16": RATE_16},

@@ -123,3 +123,9 @@ def cuts_prompts(model: ServingModel) -> bool:
     if asked is not None:
         return asked
     return not model.profile.whole_prompts and (schedule is None or schedule.cuts)
+
+
+def passes_of(model: ServingModel, name: str, sequences: Term) -> Term:
+    """Passes that read the prompts of so many sequences, one after the other."""
+    count = form.prefill_passes if cuts_prompts(model) else form.whole_passes
+    return count.term(name, sequences=sequences, prompt=model.uncached(model.prompt()), chunk=model.chunk())

@@ -8,7 +8,7 @@ from gpuplan.errors import Problem, UsageError
 from gpuplan.estimate.attention_ranks import among_ranks, by_turns
 from gpuplan.estimate.burst import of_burst
 from gpuplan.estimate.percentiles import Steady
-from gpuplan.estimate.prompts_beside import Prompts, cuts_prompts, prompts_beside, step_of
+from gpuplan.estimate.prompts_beside import Prompts, passes_of, prompts_beside, step_of
 from gpuplan.estimate.rate_solved import Full, running_at_once
 from gpuplan.estimate.serving_memory import ServingMemory
 from gpuplan.estimate.taken_up import scheduled_ahead, taken_up
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 EVEN = Source("definition", "all are as long unless a spread is given")
 STARTED = Source("definition", "if it fits: an engine without room for a sequence does not start")
+ENDLESS = Source("definition", "a load that never ends has no last round")
 EVEN_LOOP = Source("definition", "as many run at all times, but for those in front of their first token")
 
 
@@ -102,8 +103,23 @@ def places(model: ServingModel, memory: ServingMemory) -> Term:
     else:
         room = form.whole_sequences.term("load.room", pool=memory.pool, each=held(model))
     expected = Term("load.expected_room", room.value, "1", STARTED)
-    some = queue.some_room.term("load.some_room", room=room, expected=expected)
+    some = queue.some_room.term("load.some_room", room=room, expected=expected, least=_room_of_start(model))
     return smaller.term("load.places", a=memory.limit, b=some)
+
+
+def _room_of_start(model: ServingModel) -> Term:
+    """Sequences that an engine has room for at least if it starts: one, or what fits into the longest that it is set to accept.
+
+    vLLM starts with no cache that is smaller than one sequence of --max-model-len (`check_enough_kv_cache_memory`).
+    """
+    longest = model.plan.settings.max_context
+    if longest is None:
+        return ONE
+    tokens = model.subject.plan("max_context", longest)
+    whole = model.cache_held("load.longest_held", tokens, capped=model.profile.windowed_kv)
+    return larger.term(
+        "load.room_of_start", a=form.whole_sequences.term("load.room_of_longest", pool=whole, each=held(model)), b=ONE
+    )  # fmt: skip
 
 
 def held(model: ServingModel) -> Term:
@@ -156,13 +172,16 @@ def _closed(model: ServingModel, memory: ServingMemory, load: Load) -> UnderLoad
     crowd = Users(all=users, places=room, at_once=at_once)
     full = step_of(model, "decode_full", at_once)
     prompts = prompts_beside(model, at_once, full, users=at_once)
+    burst = _Burst.of(model, at_once)
+    beside = model.profile.steps == "mixed" and not model.profile.together
 
     def token(name: str, step: Term, running: Term) -> Term:
         if by_turns(model):
             return among_ranks(model, name, step, prompts, running, each)
-        return queue.shared_step_seconds.term(
-            name, step=step, added=prompts.between, running=running, users=at_once, output=output
-        )  # fmt: skip
+        shared = {"step": step, "added": prompts.between, "running": running, "users": at_once, "output": output}
+        if not beside:
+            return queue.shared_step_seconds.term(name, **shared)
+        return queue.passing_step_seconds.term(name, **shared, full=burst.one, pp=model.serve.pp)
 
     def turn(name: str, later: Term) -> Term:
         return queue.turn_seconds.term(name, service=prompts.added, elsewhere=later, users=at_once)
@@ -175,12 +194,8 @@ def _closed(model: ServingModel, memory: ServingMemory, load: Load) -> UnderLoad
     decode = step_of(model, "decode", running)
     even = token("load.even_token", decode.seconds, running)
     # Lengths that differ at all come apart in a load that never ends.
-    waves = None if load.requests is None and load.output_spread else _Waves.of(model, load, at_once, even, prompts)
-    tpot = even
-    if waves is not None:
-        tpot = queue.wave_token_seconds.term(
-            "tpot", token=even, step=decode.seconds, others=waves.others, output=output, part=waves.part
-        )  # fmt: skip
+    waves = None if load.requests is None and load.output_spread else _Waves.of(model, load, at_once, even, prompts, burst)
+    tpot, of_run = (even, even) if waves is None else waves.tokens(even, decode.seconds, output)
     later = queue.later_seconds.term("load.later", output=output, token=tpot)
     wait = queue.even_wait_seconds.term(
         "load.queue", turn=turn("load.turn", later), service=prompts.added, elsewhere=later, users=at_once,
@@ -206,7 +221,8 @@ def _closed(model: ServingModel, memory: ServingMemory, load: Load) -> UnderLoad
         "load.requests_per_s", users=asked, cycle=total("load.cycle", {"first": first, "later": later})
     )  # fmt: skip
     ttft = first if load.requests is None or waves is None else _of_run(model, load, crowd, parts, reading, waves.first)
-    figures = told_of_load(model, memory, ttft=ttft, tpot=tpot, later=later, decode=decode, rate=rate, running=running)
+    told = later if waves is None else queue.later_seconds.term("load.later_of_run", output=output, token=of_run)
+    figures = told_of_load(model, memory, ttft=ttft, tpot=of_run, later=told, decode=decode, rate=rate, running=running)
     waiting = queue.waiting_at_rate.term("load.waiting", rate=rate, wait=first)
     steady = None
     if load.requests is None and _tells(model):
@@ -241,6 +257,22 @@ def _steady(
     )  # fmt: skip
 
 
+class _Burst(Record, kw_only=True):
+    """Prompts of all that have a place, read one after the other."""
+
+    whole: Term
+    passes: Term
+    one: Term
+    """The time of one of these passes."""
+
+    @classmethod
+    def of(cls, model: ServingModel, at_once: Term) -> _Burst:
+        """Those of so many sequences."""
+        whole = model.prefill("burst_prefill", at_once).seconds
+        passes = passes_of(model, "burst.passes", at_once)
+        return cls(whole=whole, passes=passes, one=queue.pass_seconds.term("wave.pass", whole=whole, passes=passes))
+
+
 class _Waves(Record, kw_only=True):
     """Prompts that come at once, at the begin of a run or again because outputs of the same length end together."""
 
@@ -250,11 +282,13 @@ class _Waves(Record, kw_only=True):
     """The same of those that come together again, from the time that they do."""
     others: Term
     """Time that the prompts of the others keep such a request from its tokens."""
+    others_of_run: Term
+    """The same in the mean over a run, behind whose last requests nobody comes."""
     part: Term
     """The part of the requests that comes together again."""
 
     @classmethod
-    def of(cls, model: ServingModel, load: Load, at_once: Term, token: Term, prompts: Prompts) -> _Waves:
+    def of(cls, model: ServingModel, load: Load, at_once: Term, token: Term, prompts: Prompts, burst: _Burst) -> _Waves:
         """What comes together of a closed loop, with tokens of that time and prompts that come one by one.
 
         Where prompts go first, no one decodes until all of those are read that came meanwhile, and engines may read together again
@@ -263,27 +297,38 @@ class _Waves(Record, kw_only=True):
         for each other, a step apart, which is as long as steps are in the mean, for prompts of the first are read again by then.
         They come back one by one, so that each has passes of its own, however many prompts a pass has room for.
         """
-        whole = model.prefill("burst_prefill", at_once).seconds
-        prompt = model.uncached(model.prompt())
-        if cuts_prompts(model):
-            passes = form.prefill_passes.term("burst.passes", sequences=at_once, prompt=prompt, chunk=model.chunk())
-        else:
-            passes = form.whole_passes.term("burst.passes", sequences=at_once, prompt=prompt, chunk=model.chunk())
+        whole, passes = burst.whole, burst.passes
+        rounds = ONE
+        last = none = Term("wave.endless", 0.0, "1", ENDLESS)
+        if load.requests is not None:
+            requests = _requests(model, load)
+            rounds = share.term("wave.rounds", amount=requests, ways=at_once)
+            last = share.term("wave.last", amount=at_once, ways=requests)
         first = queue.burst_seconds.term("burst.prefill_mean", whole=whole, passes=passes)
         if model.profile.steps == "prefill-first" or model.profile.together:
             together, again = whole, first
-            others = queue.passes_after.term("wave.others", whole=whole, passes=passes)
+            others = of_run = queue.passes_after.term("wave.others", whole=whole, passes=passes)
         else:
-            together = queue.pass_seconds.term("wave.pass", whole=whole, passes=passes)
+            together = burst.one
             lag = total("wave.lag", request_times(model)[0])
             ended = queue.ended_meanwhile.term("wave.ended", lag=lag, step=token, users=at_once)
             again = queue.come_back_seconds.term("wave.again", each=prompts.own, ended=ended, users=at_once)
-            others = queue.passes_of_others.term("wave.others", whole=whole, passes=passes)
+            others, of_run = (
+                queue.passes_of_others.term(name, whole=whole, passes=passes, output=_output(model), last=part)
+                for name, part in (("wave.others", none), ("wave.others_of_run", last))
+            )
         spread = length_spreads(model, load)["output_spread"]
         later = queue.later_seconds.term("wave.later", output=_output(model), token=token)
-        rounds = share.term("wave.rounds", amount=_requests(model, load), ways=at_once) if load.requests is not None else ONE
         part = queue.wave_share.term("wave.part", whole=together, spread=spread, later=later, rounds=rounds)
-        return cls(first=first, again=again, others=others, part=part)
+        return cls(first=first, again=again, others=others, others_of_run=of_run, part=part)
+
+    def tokens(self, even: Term, step: Term, output: Term) -> tuple[Term, Term]:
+        """Mean time of a token of a load that goes on, and of a run that ends."""
+        wave = {"token": even, "step": step, "output": output, "part": self.part}
+        return (
+            queue.wave_token_seconds.term("load.wave_token", others=self.others, **wave),
+            queue.wave_token_seconds.term("tpot", others=self.others_of_run, **wave),
+        )
 
 
 def step_met(model: ServingModel, decode: ServingPhase, token: Term) -> Term:

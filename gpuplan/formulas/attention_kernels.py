@@ -474,3 +474,17 @@ def borrowed_attention_efficiency(
         minimum(full, efficiency / (1.0 + short_depth / 128.0) * lender_rate / rate)
         * (1.0 + borrowed_short_depth(short_depth=short_depth, rate=rate, lender_rate=lender_rate) / 128.0),
     )
+
+
+@formula(_LENT)
+def borrowed_decode_efficiency(*, efficiency: Ratio, full: Ratio, rate: Count, lender_rate: Count) -> Ratio:
+    """Share of the peak of decode attention, from that of a chip of the family with more FLOP of a compute unit in one clock.
+
+    Its kernels take as many clocks, until products take all of them: `full` is what plain ones reach.
+
+    >>> borrowed_decode_efficiency(efficiency=0.005, full=0.9, rate=512.0, lender_rate=1024.0)
+    0.01
+    >>> borrowed_decode_efficiency(efficiency=0.5, full=0.9, rate=512.0, lender_rate=1024.0)
+    0.9
+    """
+    return minimum(efficiency * lender_rate / rate, maximum(full, efficiency))

@@ -29,6 +29,13 @@ ONE_SHOT = Source(
     section="one-shot and two-shot kernels, and the note `Latency-optimal allreduce and cuda graph optimization`",
     checked="2026-11-21",
 )
+PAIRWISE = Source(
+    "measured",
+    "vidur: all-reduces of four A100 and of four H100 whose NVLink joins pairs, data/profiling/network",
+    url="https://github.com/microsoft/vidur/tree/main/data/profiling/network",
+    section="a100_pairwise_nvlink, h100_pairwise_nvlink: 531 MB in 33.5 ms and 66 MB in 2.05 ms, which is 24 and 49 GB/s of a ring",
+    checked="2026-11-29",
+)
 SCALING_BOOK = Source(
     "paper",
     "How to Scale Your Model, Sharded Matrices and How to Multiply Them",
@@ -93,6 +100,20 @@ def gather_wire(*, size: Bytes, ranks: Count, covered: Count) -> Bytes:
     (7000000000.0, 500000000.0)
     """
     return (ranks - 1.0) / ranks * size / covered
+
+
+@formula(PAIRWISE)
+def ring_wire(*, size: Bytes, rounds: Count, reach: Count, ranks: Count) -> Bytes:
+    """Bytes that each rank sends across PCIe when a ring through all of a node's accelerators leaves links that join few of them.
+
+    A ring is as slow as its slowest hop: what bridges have summed up already does not get less, as it does between nodes, which all
+    accelerators of a node leave by ways of their own. An all-reduce goes round twice; where all of `reach` are one piece, nothing
+    leaves it.
+
+    >>> ring_wire(size=8e9, rounds=2.0, reach=4.0, ranks=2.0), ring_wire(size=8e9, rounds=2.0, reach=2.0, ranks=1.0)
+    (12000000000.0, 0.0)
+    """
+    return where(ranks > 1.0, rounds * (reach - 1.0) / reach * size, 0.0 * size)
 
 
 @formula(NCCL_TESTS)

@@ -98,6 +98,22 @@ def shared_step_seconds(*, step: Seconds, added: Seconds, running: Count, users:
     return step + running * added * (1 - 1 / users) / output
 
 
+@formula(_CHUNKED)
+def passing_step_seconds(
+    *, step: Seconds, added: Seconds, running: Count, users: Count, output: Count, full: Seconds, pp: Count
+) -> Seconds:
+    """The same of an engine that decodes beside chunks of prompts: no token waits for more than a `full` pass of each stage.
+
+    Where the prompts that come while one sequence makes its `output` are more than its passes hold, they wait, and it does not.
+
+    >>> passing_step_seconds(step=0.02, added=0.1, running=16, users=16, output=100, full=0.6, pp=1)
+    0.035
+    >>> passing_step_seconds(step=0.02, added=0.01, running=1000, users=1000, output=4, full=0.6, pp=1)
+    0.62
+    """
+    return minimum(shared_step_seconds(step=step, added=added, running=running, users=users, output=output), step + full * pp)
+
+
 @formula(DEFINITION)
 def later_seconds(*, output: Count, token: Seconds) -> Seconds:
     """Time from the first token of a request to its last.
@@ -191,13 +207,18 @@ def passes_after(*, whole: Seconds, passes: Count) -> Seconds:
 
 
 @formula(DEFINITION)
-def passes_of_others(*, whole: Seconds, passes: Count) -> Seconds:
+def passes_of_others(*, whole: Seconds, passes: Count, output: Count, last: Ratio) -> Seconds:
     """Time that a request decodes beside the passes of others, while each of those that came together has its own.
 
-    >>> passes_of_others(whole=4.0, passes=1), passes_of_others(whole=4.0, passes=4)
+    A token waits for one of them at most. Behind the `last` part of a run's requests nobody comes: the passes that are left after
+    their own are an even distribution, of which answers meet what they are long enough for.
+
+    >>> passes_of_others(whole=4.0, passes=1, output=100, last=0), passes_of_others(whole=4.0, passes=4, output=100, last=0)
     (0.0, 3.0)
+    >>> passes_of_others(whole=4.0, passes=400, output=100, last=0), passes_of_others(whole=4.0, passes=400, output=100, last=1)
+    (1.0, 0.875)
     """
-    return whole * (passes - 1) / passes
+    return whole / passes * minimum(passes - 1, output) * (1 - minimum(last, 1.0) * minimum(passes - 1, output) / (2 * passes))
 
 
 @formula(DEFINITION)
@@ -504,15 +525,17 @@ def waiting_at_rate(*, rate: PerS, wait: Seconds) -> Count:
 
 
 @formula(DEFINITION)
-def some_room(*, room: Count, expected: Count) -> Count:
-    """Sequences that the caches hold of an engine that starts, at least one: where there is no room for any it does not.
+def some_room(*, room: Count, expected: Count, least: Count) -> Count:
+    """Sequences that the caches hold of an engine that starts: `least` of them, where there is no room for these it does not.
 
     So a doubt about memory that leaves no room is one about whether it fits, and none about how long requests take if it does.
 
-    >>> some_room(room=40.0, expected=50.0), some_room(room=0.0, expected=50.0), some_room(room=0.0, expected=0.0)
-    (40.0, 50.0, 1.0)
+    >>> some_room(room=40.0, expected=50.0, least=1.0), some_room(room=0.0, expected=50.0, least=1.0)
+    (40.0, 50.0)
+    >>> some_room(room=0.0, expected=0.0, least=1.0), some_room(room=0.0, expected=0.0, least=20.0)
+    (1.0, 20.0)
     """
-    return maximum(where(room >= 1, room, expected), 1.0)
+    return maximum(where(room >= least, room, expected), least)
 
 
 @formula(DEFINITION)

@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from gpuplan.machine.hardware import Hardware
 from gpuplan.specs.accelerator import Accelerator
 from gpuplan.term import Term
 from gpuplan.work import Dtype
 
-HALF_SUMS = "matmul.half_sums.flop_per_s"
-"""The parameter that says so, and the rate."""
-HALVES = ("bf16", "fp16")
-"""Types of what is multiplied; the rate is printed for fp16."""
 _PRINTED = "fp16_fp16_accumulate"
+"""The rate as it is printed."""
 
 
-def with_half_sums(hw: Hardware, chip: Accelerator) -> Hardware:
-    """The hardware with an engine whose kernels do; the same where the chip has one rate for both."""
+def half_sums(dtype: Dtype) -> str:
+    """The parameter that says so of products of a type, and the rate."""
+    return f"matmul.half_sums.{dtype}_flop_per_s"
+
+
+def with_half_sums(hw: Hardware, chip: Accelerator, of: Sequence[Dtype]) -> Hardware:
+    """The hardware with an engine whose kernels do, of products of these types; the same where the chip has one rate for both."""
     rate = chip.other_rates.get(_PRINTED)
-    if rate is None:
+    if rate is None or not of:
         return hw
-    return hw.replaced(parameters={**hw.parameters, HALF_SUMS: chip.term(f"hw.{HALF_SUMS}", rate)})
+    return hw.replaced(parameters={**hw.parameters, **{half_sums(one): chip.term(f"hw.{half_sums(one)}", rate) for one in of}})
 
 
 def reached(hw: Hardware, prefix: str, dtype: Dtype) -> Term:
@@ -28,7 +32,7 @@ def reached(hw: Hardware, prefix: str, dtype: Dtype) -> Term:
     Raises:
         UnknownError: nothing is known of these kernels.
     """
-    own = hw.parameters.get(f"{prefix}.half_sums") if HALF_SUMS in hw.parameters and dtype in HALVES else None
+    own = hw.parameters.get(f"{prefix}.half_sums") if half_sums(dtype) in hw.parameters else None
     return hw.parameter(f"{prefix}.efficiency") if own is None else own
 
 
@@ -38,5 +42,5 @@ def products_peak(hw: Hardware, dtype: Dtype) -> Term:
     Raises:
         UnknownError: the accelerator has no rate for that type.
     """
-    found = hw.parameters.get(HALF_SUMS) if dtype in HALVES else None
+    found = hw.parameters.get(half_sums(dtype))
     return hw.peak(dtype) if found is None else found

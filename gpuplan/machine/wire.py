@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 ONE = Term("one", 1.0, "1", DEFINITION)
 ZERO = Term("zero", 0.0, "s", DEFINITION)
 PLACED = Source("definition", "the placement of the group on the fabric")
+RINGS = {"all_reduce": 2.0, "all_gather": 1.0, "reduce_scatter": 1.0}
+"""How often a collective goes round a ring of its ranks."""
 _WIRE: dict[str, Formula[...]] = {
     "all_reduce": fabric.all_reduce_wire, "all_gather": fabric.gather_wire, "reduce_scatter": fabric.gather_wire,
     "broadcast": fabric.broadcast_wire,
@@ -61,6 +63,9 @@ def collective_seconds(item: Collective, hw: Hardware, *, custom_all_reduce: boo
             wire = fabric.all_to_all_wire.term(f"{here}.wire_bytes", size=item.size, group=item.group, ranks=ranks, covered=inner)
         elif item.kind == "all_reduce" and hw.switches_add and at > 0 and level.in_network_reduction:
             wire = fabric.switched_all_reduce_wire.term(f"{here}.wire_bytes", size=item.size, ranks=ranks, covered=inner)
+        elif at > 0 and level.topology == "pcie-tree" and item.kind in RINGS:
+            rounds = Term(f"{here}.rounds", RINGS[item.kind], "1", DEFINITION)
+            wire = fabric.ring_wire.term(f"{here}.wire_bytes", size=item.size, rounds=rounds, reach=reach, ranks=ranks)
         else:
             wire = _WIRE[item.kind].term(f"{here}.wire_bytes", size=item.size, ranks=ranks, covered=inner)
         prefix = f"fabric.{level.name}.{kind}"

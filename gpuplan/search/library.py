@@ -252,7 +252,7 @@ class Library:
                 made = with_undivided_windows(made, target.accelerator, windows, rows)
             if warps is not None:
                 made = with_warp_experts(made, warps, engine.term("engine.warp_experts", warps.share))
-            self._machines[key] = with_half_sums(made, target.accelerator) if engine.half_sums else made
+            self._machines[key] = with_half_sums(made, target.accelerator, engine.half_sums)
         return self._machines[key]
 
     def _spared(self, ask: Common, hw: Hardware) -> Hardware:

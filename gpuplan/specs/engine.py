@@ -279,8 +279,8 @@ class Engine(SpecFile):
     """Kinds of matmuls whose input is quantised by the kernels before them, such as norms, where measurements time that too."""
     eight_bit_inputs: tuple[Literal["mxfp4"], ...] = ()
     """Types of stored experts that inputs of 8 bits multiply where such a kernel was measured; others are widened to 16 bits."""
-    half_sums: bool = False
-    """Whether matmuls of 16-bit values are summed in 16 bits, for which some chips have a rate of their own."""
+    half_sums: tuple[Literal["bf16", "fp16"], ...] = ()
+    """Types whose products are summed in 16 bits, for which some chips have a rate of their own."""
     training: TrainingProfile | None = None
     stands_in_for: tuple[str, ...] = ()
     """Frameworks without a profile of their own that work most like it, and for which it answers."""

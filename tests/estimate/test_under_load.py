@@ -216,6 +216,40 @@ def test_the_steady_state_is_that_of_a_simulation(ask: Ask, engine: str, load: d
     assert value(steady, "requests_per_s") == pytest.approx(value(simulated, "requests_per_s"), rel=0.08)
 
 
+@pytest.mark.parametrize(
+    "load", [{"concurrency": 1000}, {"arrival": "burst", "requests": 1000}], ids=["closed loop", "burst"]
+)  # fmt: skip
+def test_a_token_waits_for_one_pass_at_most(ask: Ask, load: dict[str, Any]) -> None:
+    """A thousand users of 128 tokens in and 4 out want more prompts a token than a pass holds: prompts wait, and tokens do not.
+
+    GPUStack's page of Qwen3 14B on A100 has 233 ms a token for such a burst, and its passes of 2,048 tokens take 238.
+    """
+    said: dict[str, Any] = {"model": "qwen3-14b", "prompt": 128, "output": 4, **load}
+    steady, simulated = ask(**said), ask(**said, simulate=True)
+    for key in ("ttft_s", "tpot_s", "requests_per_s"):
+        assert value(steady, key) == pytest.approx(value(simulated, key), rel=0.12)
+    published = ask(
+        model="qwen3-14b", on="a100-sxm-80gb", engine="vllm@0.11.0", prompt=128, output=4, arrival="burst", requests=1000
+    )
+    assert value(published, "tpot_s") == pytest.approx(0.23335, rel=0.12)
+
+
+def test_an_engine_that_starts_has_room_for_its_longest_sequence(ask: Ask) -> None:
+    """gpt-oss 120B on one H100 in vLLM 0.10.2: whether it fits is in doubt, and where it does, it holds what it accepts.
+
+    GPUStack's page has 2,901 tokens/s for 1,000 requests of ShareGPT at once with --max-model-len 32768.
+    """
+    said: dict[str, Any] = {
+        "model": "gpt-oss-120b", "engine": "vllm@0.10.2", "weights": "mxfp4", "prompt": 215, "output": 196, "arrival": "burst",
+        "requests": 1000, "output_spread": 1.05,
+    }  # fmt: skip
+    short, long = ask(**said), ask(**said, max_context=32768)
+    assert not long.verdict.fits
+    assert value(short, "running_requests") == 1
+    assert value(long, "running_requests") > 40
+    assert value(long, "tokens_per_s") == pytest.approx(2901, rel=0.25)
+
+
 def test_the_host_issues_prompts_of_latent_attention(ask: Ask) -> None:
     """TensorRT-LLM 1.2, DeepSeek-V3 in NVFP4 on eight B200, 4 users: 159 ms with 1,024 in, 208 with 8,192 (InferenceX, 2026-02).
 

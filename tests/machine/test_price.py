@@ -140,6 +140,18 @@ def test_placement_by_size_and_stride() -> None:
     assert both.value < 2 * 1e9 / 50e9
 
 
+@pytest.mark.parametrize(
+    ("on", "size", "measured"), [("h100-pcie-4", 66_322_432.0, 2.045e-3), ("a100-pcie-80gb-4", 531_488_770.0, 33.55e-3)]
+)  # fmt: skip
+def test_a_ring_over_bridged_pairs_has_the_pace_of_pcie(on: str, size: float, measured: float) -> None:
+    """Four cards of which NVLink joins pairs (vidur's profiles): what a pair has summed up crosses PCIe as all of it would."""
+    hw = hardware_of(parse_target(on, CATALOG), catalog=CATALOG)
+    whole, pair = (collective_seconds(collective("all_reduce", size, group), hw) for group in (4.0, 2.0))
+    assert whole.value == pytest.approx(measured, rel=0.3)
+    assert whole.find("coll.pcie.wire_bytes").value == pytest.approx(1.5 * size)  # type: ignore[union-attr]
+    assert pair.find("coll.pcie.wire_bytes").value == 0.0  # type: ignore[union-attr]
+
+
 def test_engine_all_reduce_is_faster_for_small_messages_only_inside() -> None:
     hw = MACHINES["2xdgx-h100"]
     small, large, far = (collective("all_reduce", size, group) for size, group in ((16384.0, 8.0), (1e9, 8.0), (16384.0, 16.0)))
