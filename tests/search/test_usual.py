@@ -84,9 +84,9 @@ def test_on_one_card_a_step_is_one_that_somebody_waits_for(model: str, on: str, 
 @pytest.mark.parametrize(
     ("model", "on", "given", "engine"),
     [
-        ("llama-3.1-8b", "rtx-4090", {"qlora": True}, "trl"),
-        ("llama-3.1-70b", "8xh100", {"lora": 16}, "trl"),
-        ("llama-3.1-70b", "64xh100", {"lora": 16}, "trl"),
+        ("llama-3.1-8b", "rtx-4090", {"qlora": True}, "accelerate"),
+        ("llama-3.1-70b", "8xh100", {"lora": 16}, "accelerate"),
+        ("llama-3.1-70b", "64xh100", {"lora": 16}, "accelerate"),
         ("llama-3.2-1b", "t4", {}, "accelerate"),
         ("llama-3.2-1b", "4xrtx-4090", {}, "accelerate"),
         ("qwen2.5-7b", "m3-max", {"lora": 8}, "mlx-lm"),
