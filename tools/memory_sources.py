@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from gpuplan.accuracy.judge import judge
+from gpuplan.accuracy.judge import judge_typed
 from gpuplan.accuracy.rows import Row
 from gpuplan.cli.accuracy_run import answers, wanted_rows
 from gpuplan.plan.ask import TrainAsk
@@ -83,7 +83,7 @@ def cases(rows: Sequence[Row], engines: Mapping[str, Mapping[str, Any]]) -> list
         for ident, data in engines.items():
             (place / f"{ident}.yaml").write_text(yaml.safe_dump(without_range(data), sort_keys=False), encoding="utf-8")
         asked = answers(Library.of(TrainAsk(model="", on="", specs=(folder,))))
-        points = judge(rows, asked).typed.points
+        points = judge_typed(rows, asked).points
     return [
         Case(one.row.set, one.measured / one.expected, one.low / one.expected, one.high / one.expected)
         for one in points

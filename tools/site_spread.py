@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from gpuplan.accuracy.compare import Point
-from gpuplan.accuracy.judge import judge
+from gpuplan.accuracy.judge import judge_typed
 from gpuplan.accuracy.rows import packaged, read_rows
 from gpuplan.cli.accuracy_run import answers
 from gpuplan.specs.accelerator import Accelerator
@@ -82,7 +82,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("runs", type=Path, nargs="?", default=packaged())
     rows = [row for row in read_rows([parser.parse_args().runs]) if row.task == "training" and row.unseen]
-    made = judge(rows, answers()).typed
+    made = judge_typed(rows, answers())
     stand_ins = {row.id for row, _ in made.stood_in}
     kinds: dict[str, Any] = {
         "all": ratios_of(made.points),

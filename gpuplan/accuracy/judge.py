@@ -100,7 +100,7 @@ def judge(rows: Iterable[Row], answers: Answers) -> Judgement:
     """Every row's questions asked, and their answers beside what was measured."""
     rows = list(rows)
     typed, informed = _Gathered(), _Gathered()
-    answers = _prepared(rows, answers)
+    answers = _prepared([form for row in rows for form in (row, row.as_typed())], answers)
     for row in steps(rows, "measured runs"):
         asked: dict[str, Any] = {}
         typed.take(row.as_typed(), answers, asked)
@@ -108,16 +108,25 @@ def judge(rows: Iterable[Row], answers: Answers) -> Judgement:
     return Judgement(typed=typed.judged(), informed=informed.judged())
 
 
+def judge_typed(rows: Iterable[Row], answers: Answers) -> Judged:
+    """The same of what one types who has their pages, where nobody asks what else is known."""
+    typed = _Gathered()
+    rows = [row.as_typed() for row in rows]
+    answers = _prepared(rows, answers)
+    for row in steps(rows, "measured runs"):
+        typed.take(row, answers, {})
+    return typed.judged()
+
+
 def _prepared(rows: Iterable[Row], answers: Answers) -> Answers:
     """The same answers, where those to questions about serving that differ in numbers alone are had together."""
     asks: list[ServeAsk] = []
     for row in rows:
         if row.task == "inference" and not row.flag and not row.fault:
-            for form in (row, row.as_typed()):
-                try:
-                    asks.append(_read(partial(serving_question, knows=answers.engine), form, answers))
-                except (Skip, GpuplanError):
-                    continue  # Its reason is told when its turn comes.
+            try:
+                asks.append(_read(partial(serving_question, knows=answers.engine), row, answers))
+            except (Skip, GpuplanError):
+                continue  # Its reason is told when its turn comes.
     ready = answers.at_once(asks)
     return answers.replaced(serve=lambda ask: ready.get(repr(ask)) or answers.serve(ask))
 
@@ -157,7 +166,7 @@ def _trained(ask: TrainAsk, answers: Answers, asked: dict[str, Any]) -> Estimate
     Where it names no division, states are sharded as the engine does, and whole layers are run again or none: finer choices are
     those of somebody who would have named them.
     """
-    if ask.tp is None and (ask.recompute is None or ask.zero_stage is None):
+    if asked.get("ask") != ask and ask.tp is None and (ask.recompute is None or ask.zero_stage is None):
         own = answers.engine(ask.engine.partition("@")[0]) if ask.engine else None
         stage = own[0].training.sharding.stage if own is not None and own[0].training is not None else None
         coarse = ask.replaced(zero_stage=stage if ask.zero_stage is None else ask.zero_stage)

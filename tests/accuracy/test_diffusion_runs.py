@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuplan.accuracy.judge import Judged, judge
+from gpuplan.accuracy.judge import Judged, judge_typed
 from gpuplan.accuracy.report import errors
 from gpuplan.accuracy.rows import packaged, read_rows
 from gpuplan.cli.accuracy_run import answers
@@ -17,7 +17,7 @@ FILE = packaged() / "diffusion.yaml"
 
 @pytest.fixture(scope="module")
 def judged() -> Judged:
-    return judge(read_rows([FILE]), answers()).typed
+    return judge_typed(read_rows([FILE]), answers())
 
 
 def test_every_run_is_asked(judged: Judged) -> None:
@@ -61,7 +61,7 @@ def test_rows_that_say_nonsense_are_skipped(tmp_path: Path) -> None:
     ]
     path = tmp_path / "mine.json"
     path.write_text(json.dumps(rows))
-    made = judge(read_rows([path]), answers()).typed
+    made = judge_typed(read_rows([path]), answers())
     assert not made.points
     why = {row.id: text for row, text in made.skipped}
     assert "no plan for weights in `int3-mine`" in why["type"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import pytest
 
@@ -43,6 +45,14 @@ EVERY = [
 ]
 MADE: dict[tuple[str, str], list[Runs]] = {}
 PRICED: Priced = {}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def forgotten() -> Iterator[None]:
+    """Let the runs go at the end: millions of terms that every look for garbage would pass through in the tests that follow."""
+    yield
+    MADE.clear()
+    PRICED.clear()
 
 
 def priced(engine: str, name: str, published: list[Row], library: Library) -> list[Runs]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuplan.accuracy.judge import judge
+from gpuplan.accuracy.judge import judge_typed
 from gpuplan.accuracy.report import errors
 from gpuplan.accuracy.rows import packaged, read_rows
 from gpuplan.cli.accuracy_run import answers
@@ -17,7 +17,7 @@ FILES = sorted(packaged().glob("startup-*.yaml"))
 
 @pytest.fixture(scope="module")
 def judged() -> object:
-    return judge(read_rows(FILES), answers()).typed
+    return judge_typed(read_rows(FILES), answers())
 
 
 def test_every_start_up_is_asked(judged: object) -> None:
@@ -65,13 +65,13 @@ def row(**changed: object) -> dict[str, object]:
 def test_a_row_that_cannot_be_compared_says_why(tmp_path: Path, changed: dict[str, object], why: str) -> None:
     file = tmp_path / "mine.json"
     file.write_text(json.dumps([row(**changed)]), encoding="utf-8")
-    ((_, said),) = judge(read_rows([file]), answers()).typed.skipped
+    ((_, said),) = judge_typed(read_rows([file]), answers()).skipped
     assert said == why
 
 
 def test_the_error_of_a_pool_is_a_share_of_the_device(tmp_path: Path) -> None:
     file = tmp_path / "mine.json"
     file.write_text(json.dumps([row(measured={"kv_pool_gib": -1.0, "device_gib": 20.0})]), encoding="utf-8")
-    (point,) = judge(read_rows([file]), answers()).typed.points
+    (point,) = judge_typed(read_rows([file]), answers()).points
     assert point.error == pytest.approx((point.expected / 2**30 + 1.0) / 20.0)
     assert point.ratio == pytest.approx(1 - point.error)
