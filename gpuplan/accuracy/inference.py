@@ -47,7 +47,9 @@ ENGINES = {"tensorrt": "tensorrt-llm", "huggingface": "torch-eager"}
 """First words of engine names that are not the name of a profile."""
 CLOSED = ("fixed-batch", "single-stream")
 """Ways of measuring in which the batch is what was set; under load it is what the engine makes of the demand."""
-SERVED_WITH = ("cached_share", "max_sequences", "max_batched_tokens", "recv_interval", "graphs")
+SERVED_WITH = (
+    "cached_share", "max_sequences", "max_batched_tokens", "recv_interval", "graphs", "memory_utilization", "max_context", "cache_memory",
+)  # fmt: skip
 """What a row may say of its server and of the prompts that it had seen before, as the options of `gpuplan serve`."""
 SAME = 0.02
 """Rates this close are of the same time."""
