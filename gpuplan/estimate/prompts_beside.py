@@ -42,11 +42,11 @@ def step_of(model: ServingModel, name: str, batch: Term) -> ServingPhase:
 
 
 def prompts_beside(
-    model: ServingModel, batch: Term, step: ServingPhase, *, at: str = "", users: Term | None = None
+    model: ServingModel, batch: Term, step: ServingPhase, *, at: str = "", users: Term | None = None, read: Term | None = None
 ) -> Prompts:  # fmt: skip
     """The passes of one prompt beside so many sequences that decode, or before them where the engine reads prompts first.
 
-    Of a closed loop of `users` the one whose prompt it is does not decode.
+    Of a closed loop of `users` the one whose prompt it is does not decode, nor do the others of `read` prompts that share its passes.
     """
     drafter = model.drafter()
     if drafter is not None:
@@ -57,15 +57,17 @@ def prompts_beside(
     output = model.subject.plan("output", model.plan.output)
     if users is None:
         rows = share.term(f"load.{at}rows", amount=batch, ways=serve.pp)
-    else:
+    elif read is None:
         rows = queue.rows_beside.term(f"load.{at}rows", running=batch, users=users, pp=serve.pp)
+    else:
+        rows = queue.rows_beside_group.term(f"load.{at}rows", running=batch, users=users, group=read, pp=serve.pp)
     prompt, chunk = model.prompt(), model.chunk()
     new = model.uncached(prompt)
     room = chunk if first else queue.room_beside.term(f"load.{at}chunk", budget=chunk, rows=rows)
     if not cuts_prompts(model):
         room = larger.term(f"load.{at}whole_chunk", a=room, b=new)
     together = read_together(model, f"load.{at}prompt", batch)
-    some = ONE if together is None else together
+    some = read or together or ONE
     passes = form.prefill_passes.term(f"load.{at}passes", sequences=some, prompt=new, chunk=room)
     tokens = form.pass_tokens.term(f"load.{at}chunk_tokens", sequences=ONE, prompt=new, passes=passes)
     cached = difference.term(f"load.{at}cached_tokens", whole=prompt, part=new)

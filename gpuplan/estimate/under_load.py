@@ -175,7 +175,7 @@ def _closed(model: ServingModel, memory: ServingMemory, load: Load) -> UnderLoad
     decode = step_of(model, "decode", running)
     even = token("load.even_token", decode.seconds, running)
     # Lengths that differ at all come apart in a load that never ends.
-    waves = None if load.requests is None and load.output_spread else _Waves.of(model, load, at_once, even, prompts)
+    waves = None if load.requests is None and load.output_spread else _Waves.of(model, load, at_once, even, prompts, full)
     tpot = even
     if waves is not None:
         tpot = queue.wave_token_seconds.term(
@@ -190,6 +190,8 @@ def _closed(model: ServingModel, memory: ServingMemory, load: Load) -> UnderLoad
         wait = queue.wave_wait_seconds.term("load.wave_wait", apart=wait, burst=waves.again, own=prompts.own, part=waves.part)
     host, reading = request_times(model)
     rest = queue.step_rest_seconds.term("load.step_in_progress", step=step_met(model, decode, tpot), users=at_once)
+    if waves is not None and waves.group is not None:
+        rest = queue.met_by_wave.term("load.step_met", seconds=rest, group=waves.group, users=at_once, part=waves.part)
     inner = {
         **host,
         **taken_up(model, decode, tpot, running),
@@ -252,16 +254,21 @@ class _Waves(Record, kw_only=True):
     """Time that the prompts of the others keep such a request from its tokens."""
     part: Term
     """The part of the requests that comes together again."""
+    group: Term | None = None
+    """Users that come back into one pass, beside which only the others decode; None: nobody says so."""
 
     @classmethod
-    def of(cls, model: ServingModel, load: Load, at_once: Term, token: Term, prompts: Prompts) -> _Waves:
+    def of(
+        cls, model: ServingModel, load: Load, at_once: Term, token: Term, prompts: Prompts, full: ServingPhase
+    ) -> _Waves:  # fmt: skip
         """What comes together of a closed loop, with tokens of that time and prompts that come one by one.
 
         Where prompts go first, no one decodes until all of those are read that came meanwhile, and engines may read together again
         what ended together. Beside decoding, first tokens come
         one after the other, and so do last ones: as many answers as end before the next prompt of the first of them is there wait
         for each other, a step apart, which is as long as steps are in the mean, for prompts of the first are read again by then.
-        They come back one by one, so that each has passes of its own, however many prompts a pass has room for.
+        They come back one by one, so that each has passes of its own, however many prompts a pass has room for; in engines that
+        read in a pass all that wait, those of one pass end in one step and come back into one.
         """
         whole = model.prefill("burst_prefill", at_once).seconds
         prompt = model.uncached(model.prompt())
@@ -271,19 +278,25 @@ class _Waves(Record, kw_only=True):
             passes = form.whole_passes.term("burst.passes", sequences=at_once, prompt=prompt, chunk=model.chunk())
         first = queue.burst_seconds.term("burst.prefill_mean", whole=whole, passes=passes)
         if model.profile.steps == "prefill-first" or model.profile.together:
-            together, again = whole, first
+            together, again, group = whole, first, None
             others = queue.passes_after.term("wave.others", whole=whole, passes=passes)
         else:
             together = queue.pass_seconds.term("wave.pass", whole=whole, passes=passes)
             lag = total("wave.lag", request_times(model)[0])
-            ended = queue.ended_meanwhile.term("wave.ended", lag=lag, step=token, users=at_once)
-            again = queue.come_back_seconds.term("wave.again", each=prompts.own, ended=ended, users=at_once)
+            group: Term | None = None
+            groups, each = at_once, prompts.own
+            if model.profile.passes_return and not by_turns(model):
+                group = queue.users_of_pass.term("wave.group", users=at_once, passes=passes)
+                groups = queue.groups_of_users.term("wave.groups", users=at_once, group=group)
+                each = prompts_beside(model, at_once, full, at="wave_", users=at_once, read=group).own
+            ended = queue.ended_meanwhile.term("wave.ended", lag=lag, step=token, users=groups)
+            again = queue.come_back_seconds.term("wave.again", each=each, ended=ended, users=groups)
             others = queue.passes_of_others.term("wave.others", whole=whole, passes=passes)
         spread = length_spreads(model, load)["output_spread"]
         later = queue.later_seconds.term("wave.later", output=_output(model), token=token)
         rounds = share.term("wave.rounds", amount=_requests(model, load), ways=at_once) if load.requests is not None else ONE
         part = queue.wave_share.term("wave.part", whole=together, spread=spread, later=later, rounds=rounds)
-        return cls(first=first, again=again, others=others, part=part)
+        return cls(first=first, again=again, others=others, part=part, group=group)
 
 
 def step_met(model: ServingModel, decode: ServingPhase, token: Term) -> Term:
