@@ -42,11 +42,12 @@ def step_of(model: ServingModel, name: str, batch: Term) -> ServingPhase:
 
 
 def prompts_beside(
-    model: ServingModel, batch: Term, step: ServingPhase, *, at: str = "", users: Term | None = None, read: Term | None = None
+    model: ServingModel, batch: Term, step: ServingPhase, *, at: str = "", users: Term | None = None,
+    read: Term | None = None,
 ) -> Prompts:  # fmt: skip
     """The passes of one prompt beside so many sequences that decode, or before them where the engine reads prompts first.
 
-    Of a closed loop of `users` the one whose prompt it is does not decode, nor do the others of `read` prompts that share its passes.
+    Of a closed loop of `users` the one whose prompt it is does not decode, nor do the others `read` in its passes.
     """
     drafter = model.drafter()
     if drafter is not None:
@@ -71,8 +72,10 @@ def prompts_beside(
     passes = form.prefill_passes.term(f"load.{at}passes", sequences=some, prompt=new, chunk=room)
     tokens = form.pass_tokens.term(f"load.{at}chunk_tokens", sequences=ONE, prompt=new, passes=passes)
     cached = difference.term(f"load.{at}cached_tokens", whole=prompt, part=new)
-    keys = queue.chunk_keys.term(f"load.{at}keys", cached=cached, tokens=new, passes=passes)
-    chunk_alone = Group(sequences=some, q_len=tokens, kv_len=keys)
+    chunk_alone = Group(
+        sequences=some, q_len=tokens,
+        kv_len=queue.chunk_keys.term(f"load.{at}keys", cached=cached, tokens=new, passes=passes),
+    )  # fmt: skip
     groups: tuple[Group, ...] = (chunk_alone,)
     if not first:
         seen = model.seen(f"load.{at}mixed_seen", prompt, output)
@@ -82,10 +85,10 @@ def prompts_beside(
         ranks = model.serve.sharing.attention_dp
         beside = {"decoding": model.leaves.times(f"load.{at}rows_of_all", rows, ranks)} if not first else {}
         of_rank = tokens if together is None else model.leaves.times(f"load.{at}read_by_rank", together, tokens)
-        read = tokens_read_beside.term(
+        by_all = tokens_read_beside.term(
             f"load.{at}read_by_all", tokens=of_rank, ranks=ranks, batch=batch, output=output, passes=lengthened
         )  # fmt: skip
-        shared_by = total(f"load.{at}tokens_of_all", {"read": read, **beside})
+        shared_by = total(f"load.{at}tokens_of_all", {"read": by_all, **beside})
     phase = model.step(f"{at}prompt_step", groups, shared_by=shared_by)
     if drafter is not None:
         phase = beside_draft(f"{at}prompt_step", phase, drafter, chunk_alone)

@@ -277,13 +277,13 @@ class _Waves(Record, kw_only=True):
         else:
             passes = form.whole_passes.term("burst.passes", sequences=at_once, prompt=prompt, chunk=model.chunk())
         first = queue.burst_seconds.term("burst.prefill_mean", whole=whole, passes=passes)
+        group: Term | None = None
         if model.profile.steps == "prefill-first" or model.profile.together:
-            together, again, group = whole, first, None
+            together, again = whole, first
             others = queue.passes_after.term("wave.others", whole=whole, passes=passes)
         else:
             together = queue.pass_seconds.term("wave.pass", whole=whole, passes=passes)
             lag = total("wave.lag", request_times(model)[0])
-            group: Term | None = None
             groups, each = at_once, prompts.own
             if model.profile.passes_return and not by_turns(model):
                 group = queue.users_of_pass.term("wave.group", users=at_once, passes=passes)

@@ -86,7 +86,7 @@ def groups_of_users(*, users: Count, group: Count) -> Count:
 
 @formula(DEFINITION)
 def met_by_wave(*, seconds: Seconds, group: Count, users: Count, part: Ratio) -> Seconds:
-    """What is left of the step that runs when a request comes, where a part of them comes in groups whose own answers have just ended.
+    """What is left of the step that runs when a request comes, where a part comes in groups whose own answers have just ended.
 
     Only those of other groups are in that step: where all `users` come together, none runs.
 

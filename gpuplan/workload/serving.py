@@ -132,7 +132,8 @@ def serving_pass(
         head = (
             Matmul(
                 name=f"{name}.head", m=head_rows, n=vocab, k=leaves.hidden, batch=ONE, dtype=types.attention,
-                left_bytes=types.activation, right_bytes=parts.get(("", HEAD), kept or types.activation), out_bytes=types.activation,
+                left_bytes=types.activation, right_bytes=parts.get(("", HEAD), kept or types.activation),
+                out_bytes=types.activation,
                 coded=("", HEAD) in parts and types.coded,
             ),
         )  # fmt: skip

@@ -182,9 +182,11 @@ SIMULATED = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("prompt", "users", "near"), [(1024, 8, 0.4), (1024, 32, 0.1), (128, 8, 0.25), (128, 32, 0.25), (128, 64, 0.25)])
+@pytest.mark.parametrize(
+    ("prompt", "users", "near"), [(1024, 8, 0.4), (1024, 32, 0.1), (128, 8, 0.25), (128, 32, 0.25), (128, 64, 0.25)]
+)
 def test_users_of_one_length_come_back_in_passes(ask: Ask, prompt: int, users: int, near: float) -> None:
-    """What vLLM read in one pass ends in one step and comes back into one, as in a simulation, where the first begin a pass alone."""
+    """What vLLM read in one pass ends in one step and comes back into one, as in a simulation, where the first begin alone."""
     steady, simulated, apart = (
         value(ask(concurrency=users, prompt=prompt, **more), "ttft_s") for more in ({}, {"simulate": True}, {"output_spread": 0.5})
     )
