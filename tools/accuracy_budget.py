@@ -37,7 +37,7 @@ SERVING_HEAD = """# What `gpuplan accuracy --task inference --by engine --budget
 # tokens of SGLang's runs before January 21 of 2026, which hold kernels being compiled (no warm-up until InferenceX's pull
 # request 480), and 8 prompts of llama.cpp at a ninth of what the same page has for the same card in 4 bits. On 2026-11-24 five
 # of workers of two kinds, at ten times what the same workers took the same day.
-# `established sources` are those that no file marks as asked blind; what is asked of them is over the same rows as ever. Six
+# `established sources` are those that no file marks as asked blind; what is asked of them is over the same rows as ever. Sixteen
 # sources that were asked blind have budgets of their own below (`apart` in their files), together and each.
 # Corrected on 2026-11-29: the rows of NIM had been typed with a release that their page does not print, and are below `informed`
 # with it; eight of GPUStack's gpt-oss 120B on one H100 had been marked doubtful for what an estimate said, and are asked; eight of
