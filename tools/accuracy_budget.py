@@ -39,7 +39,7 @@ SERVING_HEAD = """# What `gpuplan accuracy --task inference --by engine --budget
 # request 480), and 8 prompts of llama.cpp at a ninth of what the same page has for the same card in 4 bits. On 2026-11-24 five
 # of workers of two kinds, at ten times what the same workers took the same day. On 2026-11-29 27: nine of gpt-oss on H100 at 512
 # users, which contradict the rest of their table, and 18 of Mixtral in batches of one and the same prompt.
-# `established sources` are those that no file marks as asked blind; what is asked of them is over the same rows as ever. Six
+# `established sources` are those that no file marks as asked blind; what is asked of them is over the same rows as ever. Sixteen
 # sources that were asked blind have budgets of their own below (`apart` in their files), together and each.
 # Corrected on 2026-11-29: the rows of NIM had been typed with a release that their page does not print, and are below `informed`
 # with it; eight of GPUStack's gpt-oss 120B on one H100 had been marked doubtful for what an estimate said, and are asked; eight of

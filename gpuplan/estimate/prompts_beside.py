@@ -42,11 +42,12 @@ def step_of(model: ServingModel, name: str, batch: Term) -> ServingPhase:
 
 
 def prompts_beside(
-    model: ServingModel, batch: Term, step: ServingPhase, *, at: str = "", users: Term | None = None
+    model: ServingModel, batch: Term, step: ServingPhase, *, at: str = "", users: Term | None = None,
+    read: Term | None = None,
 ) -> Prompts:  # fmt: skip
     """The passes of one prompt beside so many sequences that decode, or before them where the engine reads prompts first.
 
-    Of a closed loop of `users` the one whose prompt it is does not decode.
+    Of a closed loop of `users` the one whose prompt it is does not decode, nor do the others `read` in its passes.
     """
     drafter = model.drafter()
     if drafter is not None:
@@ -57,20 +58,24 @@ def prompts_beside(
     output = model.subject.plan("output", model.plan.output)
     if users is None:
         rows = share.term(f"load.{at}rows", amount=batch, ways=serve.pp)
-    else:
+    elif read is None:
         rows = queue.rows_beside.term(f"load.{at}rows", running=batch, users=users, pp=serve.pp)
+    else:
+        rows = queue.rows_beside_group.term(f"load.{at}rows", running=batch, users=users, group=read, pp=serve.pp)
     prompt, chunk = model.prompt(), model.chunk()
     new = model.uncached(prompt)
     room = chunk if first else queue.room_beside.term(f"load.{at}chunk", budget=chunk, rows=rows)
     if not cuts_prompts(model):
         room = larger.term(f"load.{at}whole_chunk", a=room, b=new)
     together = read_together(model, f"load.{at}prompt", batch)
-    some = ONE if together is None else together
+    some = read or together or ONE
     passes = form.prefill_passes.term(f"load.{at}passes", sequences=some, prompt=new, chunk=room)
     tokens = form.pass_tokens.term(f"load.{at}chunk_tokens", sequences=ONE, prompt=new, passes=passes)
     cached = difference.term(f"load.{at}cached_tokens", whole=prompt, part=new)
-    keys = queue.chunk_keys.term(f"load.{at}keys", cached=cached, tokens=new, passes=passes)
-    chunk_alone = Group(sequences=some, q_len=tokens, kv_len=keys)
+    chunk_alone = Group(
+        sequences=some, q_len=tokens,
+        kv_len=queue.chunk_keys.term(f"load.{at}keys", cached=cached, tokens=new, passes=passes),
+    )  # fmt: skip
     groups: tuple[Group, ...] = (chunk_alone,)
     if not first:
         seen = model.seen(f"load.{at}mixed_seen", prompt, output)
@@ -80,10 +85,10 @@ def prompts_beside(
         ranks = model.serve.sharing.attention_dp
         beside = {"decoding": model.leaves.times(f"load.{at}rows_of_all", rows, ranks)} if not first else {}
         of_rank = tokens if together is None else model.leaves.times(f"load.{at}read_by_rank", together, tokens)
-        read = tokens_read_beside.term(
+        by_all = tokens_read_beside.term(
             f"load.{at}read_by_all", tokens=of_rank, ranks=ranks, batch=batch, output=output, passes=lengthened
         )  # fmt: skip
-        shared_by = total(f"load.{at}tokens_of_all", {"read": read, **beside})
+        shared_by = total(f"load.{at}tokens_of_all", {"read": by_all, **beside})
     phase = model.step(f"{at}prompt_step", groups, shared_by=shared_by)
     if drafter is not None:
         phase = beside_draft(f"{at}prompt_step", phase, drafter, chunk_alone)

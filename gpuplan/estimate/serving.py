@@ -353,7 +353,7 @@ class ServingModel(Record, kw_only=True):
         work = serving_pass(
             name, self.subject.arch, self.subject.counts, self.leaves, serve=self.serve, types=self.types(), shape=shape,
             head_rows=head_rows, plain=self.plan.plain, plain_types=self.plain_types(), parts=self.own_parts(),
-            encoder_shape=encoded,
+            encoder_shape=encoded, kept=None if self.plan.checkpoint is not None else self.kept_type(),
         )  # fmt: skip
         return work if shape.decodes else written_out(work, shape.tokens, self.profile.written_out_above)
 

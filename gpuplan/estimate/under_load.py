@@ -194,7 +194,7 @@ def _closed(model: ServingModel, memory: ServingMemory, load: Load) -> UnderLoad
     decode = step_of(model, "decode", running)
     even = token("load.even_token", decode.seconds, running)
     # Lengths that differ at all come apart in a load that never ends.
-    waves = None if load.requests is None and load.output_spread else _Waves.of(model, load, at_once, even, prompts, burst)
+    waves = None if load.requests is None and load.output_spread else _Waves.of(model, load, at_once, even, prompts, burst, full)
     tpot, of_run = (even, even) if waves is None else waves.tokens(even, decode.seconds, output)
     later = queue.later_seconds.term("load.later", output=output, token=tpot)
     wait = queue.even_wait_seconds.term(
@@ -205,6 +205,8 @@ def _closed(model: ServingModel, memory: ServingMemory, load: Load) -> UnderLoad
         wait = queue.wave_wait_seconds.term("load.wave_wait", apart=wait, burst=waves.again, own=prompts.own, part=waves.part)
     host, reading = request_times(model)
     rest = queue.step_rest_seconds.term("load.step_in_progress", step=step_met(model, decode, tpot), users=at_once)
+    if waves is not None and waves.group is not None:
+        rest = queue.met_by_wave.term("load.step_met", seconds=rest, group=waves.group, users=at_once, part=waves.part)
     inner = {
         **host,
         **taken_up(model, decode, tpot, running),
@@ -286,16 +288,21 @@ class _Waves(Record, kw_only=True):
     """The same in the mean over a run, behind whose last requests nobody comes."""
     part: Term
     """The part of the requests that comes together again."""
+    group: Term | None = None
+    """Users that come back into one pass, beside which only the others decode; None: nobody says so."""
 
     @classmethod
-    def of(cls, model: ServingModel, load: Load, at_once: Term, token: Term, prompts: Prompts, burst: _Burst) -> _Waves:
+    def of(
+        cls, model: ServingModel, load: Load, at_once: Term, token: Term, prompts: Prompts, burst: _Burst, full: ServingPhase
+    ) -> _Waves:  # fmt: skip
         """What comes together of a closed loop, with tokens of that time and prompts that come one by one.
 
         Where prompts go first, no one decodes until all of those are read that came meanwhile, and engines may read together again
         what ended together. Beside decoding, first tokens come
         one after the other, and so do last ones: as many answers as end before the next prompt of the first of them is there wait
         for each other, a step apart, which is as long as steps are in the mean, for prompts of the first are read again by then.
-        They come back one by one, so that each has passes of its own, however many prompts a pass has room for.
+        They come back one by one, so that each has passes of its own, however many prompts a pass has room for; in engines that
+        read in a pass all that wait, those of one pass end in one step and come back into one.
         """
         whole, passes = burst.whole, burst.passes
         rounds = ONE
@@ -305,14 +312,20 @@ class _Waves(Record, kw_only=True):
             rounds = share.term("wave.rounds", amount=requests, ways=at_once)
             last = share.term("wave.last", amount=at_once, ways=requests)
         first = queue.burst_seconds.term("burst.prefill_mean", whole=whole, passes=passes)
+        group: Term | None = None
         if model.profile.steps == "prefill-first" or model.profile.together:
             together, again = whole, first
             others = of_run = queue.passes_after.term("wave.others", whole=whole, passes=passes)
         else:
             together = burst.one
             lag = total("wave.lag", request_times(model)[0])
-            ended = queue.ended_meanwhile.term("wave.ended", lag=lag, step=token, users=at_once)
-            again = queue.come_back_seconds.term("wave.again", each=prompts.own, ended=ended, users=at_once)
+            groups, each = at_once, prompts.own
+            if model.profile.passes_return and not by_turns(model):
+                group = queue.users_of_pass.term("wave.group", users=at_once, passes=passes)
+                groups = queue.groups_of_users.term("wave.groups", users=at_once, group=group)
+                each = prompts_beside(model, at_once, full, at="wave_", users=at_once, read=group).own
+            ended = queue.ended_meanwhile.term("wave.ended", lag=lag, step=token, users=groups)
+            again = queue.come_back_seconds.term("wave.again", each=each, ended=ended, users=groups)
             others, of_run = (
                 queue.passes_of_others.term(name, whole=whole, passes=passes, output=_output(model), last=part)
                 for name, part in (("wave.others", none), ("wave.others_of_run", last))
@@ -320,7 +333,7 @@ class _Waves(Record, kw_only=True):
         spread = length_spreads(model, load)["output_spread"]
         later = queue.later_seconds.term("wave.later", output=_output(model), token=token)
         part = queue.wave_share.term("wave.part", whole=together, spread=spread, later=later, rounds=rounds)
-        return cls(first=first, again=again, others=others, others_of_run=of_run, part=part)
+        return cls(first=first, again=again, others=others, others_of_run=of_run, part=part, group=group)
 
     def tokens(self, even: Term, step: Term, output: Term) -> tuple[Term, Term]:
         """Mean time of a token of a load that goes on, and of a run that ends."""

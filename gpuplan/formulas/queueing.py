@@ -55,6 +55,48 @@ def rows_beside(*, running: Count, users: Count, pp: Count) -> Count:
 
 
 @formula(DEFINITION)
+def rows_beside_group(*, running: Count, users: Count, group: Count, pp: Count) -> Count:
+    """Sequences of a stage that decode beside the prompts of a `group` of the `users`, who are none of them.
+
+    >>> rows_beside_group(running=64, users=64, group=8, pp=1), rows_beside_group(running=8, users=8, group=8, pp=2)
+    (56.0, 0.0)
+    """
+    return running * (1 - group / users) / pp
+
+
+@formula(DEFINITION)
+def users_of_pass(*, users: Count, passes: Count) -> Count:
+    """Users whose prompts are read in one pass where those of all of them, at once, take so many.
+
+    >>> users_of_pass(users=32, passes=1), users_of_pass(users=32, passes=8), users_of_pass(users=4, passes=9)
+    (32.0, 4.0, 1.0)
+    """
+    return maximum(users / passes, 1.0 + 0.0 * users)
+
+
+@formula(DEFINITION)
+def groups_of_users(*, users: Count, group: Count) -> Count:
+    """Groups of users whose prompts were read in one pass.
+
+    >>> groups_of_users(users=32, group=4)
+    8.0
+    """
+    return users / group
+
+
+@formula(DEFINITION)
+def met_by_wave(*, seconds: Seconds, group: Count, users: Count, part: Ratio) -> Seconds:
+    """What is left of the step that runs when a request comes, where a part comes in groups whose own answers have just ended.
+
+    Only those of other groups are in that step: where all `users` come together, none runs.
+
+    >>> met_by_wave(seconds=0.02, group=32, users=32, part=1.0), met_by_wave(seconds=0.02, group=1, users=4, part=1.0)
+    (0.0, 0.015)
+    """
+    return seconds * (1 - part * group / users)
+
+
+@formula(DEFINITION)
 def chunk_keys(*, cached: Count, tokens: Count, passes: Count) -> Count:
     """Keys that the last token of a chunk sees, in the mean over the chunks that a prompt is cut into.
 

@@ -232,6 +232,11 @@ class ServingProfile(Schema):
         return "mixed" if self.schedule is None else self.schedule.steps
 
     @property
+    def passes_return(self) -> bool:
+        """Whether what was read in one pass comes back into one."""
+        return self.schedule is not None and self.schedule.passes_return
+
+    @property
     def together(self) -> bool:
         """Whether what ends in one step comes back in one pass."""
         return self.schedule is not None and self.schedule.together

@@ -95,8 +95,11 @@ def serving_pass(
     plain_types: Types | None = None,
     parts: Mapping[tuple[str, str], Term] | None = None,
     encoder_shape: Pass | None = None,
+    kept: Term | None = None,
 ) -> PassWork:
     """The work of a prefill pass or of a decode step; `head_rows` are the rows that need logits.
+
+    `kept` are the bytes of a weight of the head where `parts` say nothing of it; None: it is stored as activations are.
 
     The encoder of an encoder-decoder reads what `encoder_shape` says; parts of layers that are mostly `plain` multiply in
     `plain_types`. `parts` are the bytes of a weight by kind of layer and part, where they have their own.
@@ -129,7 +132,8 @@ def serving_pass(
         head = (
             Matmul(
                 name=f"{name}.head", m=head_rows, n=vocab, k=leaves.hidden, batch=ONE, dtype=types.attention,
-                left_bytes=types.activation, right_bytes=parts.get(("", HEAD), types.activation), out_bytes=types.activation,
+                left_bytes=types.activation, right_bytes=parts.get(("", HEAD), kept or types.activation),
+                out_bytes=types.activation,
                 coded=("", HEAD) in parts and types.coded,
             ),
         )  # fmt: skip

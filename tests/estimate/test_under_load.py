@@ -182,15 +182,16 @@ SIMULATED = [
 ]  # fmt: skip
 
 
-def test_users_of_one_length_wait_for_those_that_ended_before(ask: Ask) -> None:
-    """Outputs of one length end a step apart, and their users ask again: fewer wait for each other than in a simulation.
-
-    There steps are short until the first is back; in runs that were measured some of a wave has begun before the others.
-    """
+@pytest.mark.parametrize(
+    ("prompt", "users", "near"), [(1024, 8, 0.4), (1024, 32, 0.1), (128, 8, 0.25), (128, 32, 0.25), (128, 64, 0.25)]
+)
+def test_users_of_one_length_come_back_in_passes(ask: Ask, prompt: int, users: int, near: float) -> None:
+    """What vLLM read in one pass ends in one step and comes back into one, as in a simulation, where the first begin alone."""
     steady, simulated, apart = (
-        value(ask(concurrency=8, **more), "ttft_s") for more in ({}, {"simulate": True}, {"output_spread": 0.5})
+        value(ask(concurrency=users, prompt=prompt, **more), "ttft_s") for more in ({}, {"simulate": True}, {"output_spread": 0.5})
     )
-    assert 1.3 * apart < steady < simulated
+    assert steady > 1.2 * apart
+    assert steady == pytest.approx(simulated, rel=near)
 
 
 @pytest.mark.parametrize(
