@@ -36,6 +36,7 @@ POLICIES: Mapping[str, tuple[str, str]] = {
     "unfused_latent": ("attention", "unfused_latent"), "at_step": ("gradients", "at_step"),
     "temporaries": ("gradients", "temporaries"), "stand_ins": ("gradients", "stand_ins"),
     "adapter_read": ("adapters", "read"), "adapter_read_backward": ("adapters", "read_backward"),
+    "dequantise_in_place": ("adapters", "dequantise_in_place"),
 }  # fmt: skip
 """What an era may state of a training profile: a policy, and its part."""
 BYTES = ("logits", "logits_split", "at_step", "temporaries", "stand_ins")
@@ -162,6 +163,8 @@ class Era(Schema):
     """Traffic of a forward pass for each element that an adapted matrix reads."""
     adapter_read_backward: StoredBytes | None = None
     """The same of a backward pass."""
+    dequantise_in_place: BytesField | None = None
+    """Traffic of widening a frozen weight of 4 bits by one kernel."""
     adapter_inputs: Literal["dropped", "input"] | None = None
     """What adapters kept of the result of a norm."""
     attention_like: Id | None = None
