@@ -31,7 +31,7 @@ TILE = 16
 SURER = 1.25
 """A division that surely fits is taken unless one that fits in the middle of its range is faster by more than this: whoever has two
 cards for a model that just fits divides it as is fastest, and hears that it fits narrowly."""
-KEPT = 1.5
+KEPT = 1.25
 """A division that keeps the rate also at the low end of what it can keep is taken unless one that may not keep it, whose requests
 then wait without bound, is expected to answer sooner by more than this."""
 
