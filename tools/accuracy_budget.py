@@ -31,8 +31,9 @@ HEAD = """# What `gpuplan accuracy --task training --budget` allows each source:
 # deepspeed-gist, corrected on 2026-11-29: 0.09 had been asked of a month that its page does not print.
 # Moved on 2026-11-30, where a mechanism that is right elsewhere shows what had hidden it: fsdp-qlora's mean error of throughput
 # from 0.133 (4-bit weights of bitsandbytes are widened by one kernel; what the fit of GPTQ's had taken hid what offloading to
-# hosts of A5000, RTX 6000 Ada and H100 takes; its median is 0.06, was 0.08), and qwen's median of memory from 0.05 (segments that stay idle
-# beside the loss, as fitcheck's, canifinetune's and LLaMA-Factory's peaks have them; all of qwen's stay within their ranges).
+# hosts of A5000, RTX 6000 Ada and H100 takes; its median is 0.06, was 0.08), and qwen's median of memory from 0.05 (segments
+# that stay idle beside the loss, as fitcheck's, canifinetune's and LLaMA-Factory's peaks have them; all of qwen's stay within
+# their ranges).
 # Written by tools/accuracy_budget.py.
 """
 SERVING_HEAD = """# What `gpuplan accuracy --task inference --by engine --budget` allows each engine: errors as fractions, rows to
