@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from gpuplan.errors import Problem, UsageError
 from gpuplan.estimate.attention_ranks import among_ranks, by_turns
 from gpuplan.estimate.burst import of_burst
+from gpuplan.estimate.load_room import held, places
 from gpuplan.estimate.percentiles import Steady
 from gpuplan.estimate.prompts_beside import Prompts, passes_of, prompts_beside, step_of
 from gpuplan.estimate.rate_solved import Full, running_at_once
@@ -15,9 +16,10 @@ from gpuplan.estimate.taken_up import scheduled_ahead, taken_up
 from gpuplan.formulas import inference as form
 from gpuplan.formulas import percentiles as spreads
 from gpuplan.formulas import queueing as queue
+from gpuplan.formulas import waves as waving
 from gpuplan.formulas.attention_ranks import step_deviation_of_ranks, step_under_way
 from gpuplan.formulas.basic import larger, rate_each, repeated_seconds, share, smaller
-from gpuplan.num import all_true
+from gpuplan.num import all_true, any_true
 from gpuplan.plan.load import Load
 from gpuplan.record import Record
 from gpuplan.term import Parts, Source, Term, total
@@ -27,7 +29,6 @@ if TYPE_CHECKING:
     from gpuplan.estimate.serving import ServingModel, ServingPhase
 
 EVEN = Source("definition", "all are as long unless a spread is given")
-STARTED = Source("definition", "if it fits: an engine without room for a sequence does not start")
 ENDLESS = Source("definition", "a load that never ends has no last round")
 EVEN_LOOP = Source("definition", "as many run at all times, but for those in front of their first token")
 
@@ -89,43 +90,6 @@ def refuse_without_steps(model: ServingModel) -> None:
     if model.plan.settings.uses_host:
         what = "no load of a model that is partly in the host's memory is modelled"
         raise UsageError(Problem("load.host", what, "keep all of it on accelerators, or ask with --batch, without a load"))
-
-
-def places(model: ServingModel, memory: ServingMemory) -> Term:
-    """Sequences that a replica decodes at once at most: of what its caches hold, and of what the engine runs.
-
-    Engines that begin a sequence when its prompt has room let it grow: in the mean the caches hold prompts and half of outputs.
-    """
-    if memory.max_sequences is None:
-        return memory.limit
-    if model.profile.admits == "reserved" or model.plan.settings.cache_tokens is not None:
-        room = memory.max_sequences
-    else:
-        room = form.whole_sequences.term("load.room", pool=memory.pool, each=held(model))
-    expected = Term("load.expected_room", room.value, "1", STARTED)
-    some = queue.some_room.term("load.some_room", room=room, expected=expected, least=_room_of_start(model))
-    return smaller.term("load.places", a=memory.limit, b=some)
-
-
-def _room_of_start(model: ServingModel) -> Term:
-    """Sequences that an engine has room for at least if it starts: one, or what fits into the longest that it is set to accept.
-
-    vLLM starts with no cache that is smaller than one sequence of --max-model-len (`check_enough_kv_cache_memory`).
-    """
-    longest = model.plan.settings.max_context
-    if longest is None:
-        return ONE
-    tokens = model.subject.plan("max_context", longest)
-    whole = model.cache_held("load.longest_held", tokens, capped=model.profile.windowed_kv)
-    return larger.term(
-        "load.room_of_start", a=form.whole_sequences.term("load.room_of_longest", pool=whole, each=held(model)), b=ONE
-    )  # fmt: skip
-
-
-def held(model: ServingModel) -> Term:
-    """Bytes of the caches of a sequence in the middle of its output."""
-    tokens = model.seen("load.seen_tokens", model.begun(), _output(model))
-    return model.cache_held("load.held", tokens, capped=model.profile.windowed_kv)
 
 
 def when_full(model: ServingModel, memory: ServingMemory) -> Full:
@@ -202,11 +166,14 @@ def _closed(model: ServingModel, memory: ServingMemory, load: Load) -> UnderLoad
         spread=length_spreads(model, load)["prompt_spread"],
     )  # fmt: skip
     if waves is not None:
-        wait = queue.wave_wait_seconds.term("load.wave_wait", apart=wait, burst=waves.again, own=prompts.own, part=waves.part)
+        wait = waving.wave_wait_seconds.term("load.wave_wait", apart=wait, burst=waves.again, own=prompts.own, part=waves.part)
     host, reading = request_times(model)
     rest = queue.step_rest_seconds.term("load.step_in_progress", step=step_met(model, decode, tpot), users=at_once)
     if waves is not None and waves.group is not None:
-        rest = queue.met_by_wave.term("load.step_met", seconds=rest, group=waves.group, users=at_once, part=waves.part)
+        rest = waving.met_by_wave.term(
+            "load.step_met", seconds=rest, group=waves.group, users=at_once, part=waves.part,
+            ranks=model.serve.sharing.attention_dp,
+        )  # fmt: skip
     inner = {
         **host,
         **taken_up(model, decode, tpot, running),
@@ -315,32 +282,33 @@ class _Waves(Record, kw_only=True):
         group: Term | None = None
         if model.profile.steps == "prefill-first" or model.profile.together:
             together, again = whole, first
-            others = of_run = queue.passes_after.term("wave.others", whole=whole, passes=passes)
+            others = of_run = waving.passes_after.term("wave.others", whole=whole, passes=passes)
         else:
             together = burst.one
             lag = total("wave.lag", request_times(model)[0])
             groups, each = at_once, prompts.own
-            if model.profile.passes_return and not by_turns(model):
-                group = queue.users_of_pass.term("wave.group", users=at_once, passes=passes)
-                groups = queue.groups_of_users.term("wave.groups", users=at_once, group=group)
+            ranks = model.serve.sharing.attention_dp
+            if model.profile.passes_return and any_true(ranks.value == 1):
+                group = waving.users_of_pass.term("wave.group", users=at_once, passes=passes, ranks=ranks)
+                groups = waving.groups_of_users.term("wave.groups", users=at_once, group=group)
                 each = prompts_beside(model, at_once, full, at="wave_", users=at_once, read=group).own
-            ended = queue.ended_meanwhile.term("wave.ended", lag=lag, step=token, users=groups)
-            again = queue.come_back_seconds.term("wave.again", each=each, ended=ended, users=groups)
+            ended = waving.ended_meanwhile.term("wave.ended", lag=lag, step=token, users=groups)
+            again = waving.come_back_seconds.term("wave.again", each=each, ended=ended, users=groups)
             others, of_run = (
-                queue.passes_of_others.term(name, whole=whole, passes=passes, output=_output(model), last=part)
+                waving.passes_of_others.term(name, whole=whole, passes=passes, output=_output(model), last=part)
                 for name, part in (("wave.others", none), ("wave.others_of_run", last))
             )
         spread = length_spreads(model, load)["output_spread"]
         later = queue.later_seconds.term("wave.later", output=_output(model), token=token)
-        part = queue.wave_share.term("wave.part", whole=together, spread=spread, later=later, rounds=rounds)
+        part = waving.wave_share.term("wave.part", whole=together, spread=spread, later=later, rounds=rounds)
         return cls(first=first, again=again, others=others, others_of_run=of_run, part=part, group=group)
 
     def tokens(self, even: Term, step: Term, output: Term) -> tuple[Term, Term]:
         """Mean time of a token of a load that goes on, and of a run that ends."""
         wave = {"token": even, "step": step, "output": output, "part": self.part}
         return (
-            queue.wave_token_seconds.term("load.wave_token", others=self.others, **wave),
-            queue.wave_token_seconds.term("tpot", others=self.others_of_run, **wave),
+            waving.wave_token_seconds.term("load.wave_token", others=self.others, **wave),
+            waving.wave_token_seconds.term("tpot", others=self.others_of_run, **wave),
         )
 
 

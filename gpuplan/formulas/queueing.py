@@ -65,38 +65,6 @@ def rows_beside_group(*, running: Count, users: Count, group: Count, pp: Count) 
 
 
 @formula(DEFINITION)
-def users_of_pass(*, users: Count, passes: Count) -> Count:
-    """Users whose prompts are read in one pass where those of all of them, at once, take so many.
-
-    >>> users_of_pass(users=32, passes=1), users_of_pass(users=32, passes=8), users_of_pass(users=4, passes=9)
-    (32.0, 4.0, 1.0)
-    """
-    return maximum(users / passes, 1.0 + 0.0 * users)
-
-
-@formula(DEFINITION)
-def groups_of_users(*, users: Count, group: Count) -> Count:
-    """Groups of users whose prompts were read in one pass.
-
-    >>> groups_of_users(users=32, group=4)
-    8.0
-    """
-    return users / group
-
-
-@formula(DEFINITION)
-def met_by_wave(*, seconds: Seconds, group: Count, users: Count, part: Ratio) -> Seconds:
-    """What is left of the step that runs when a request comes, where a part comes in groups whose own answers have just ended.
-
-    Only those of other groups are in that step: where all `users` come together, none runs.
-
-    >>> met_by_wave(seconds=0.02, group=32, users=32, part=1.0), met_by_wave(seconds=0.02, group=1, users=4, part=1.0)
-    (0.0, 0.015)
-    """
-    return seconds * (1 - part * group / users)
-
-
-@formula(DEFINITION)
 def chunk_keys(*, cached: Count, tokens: Count, passes: Count) -> Count:
     """Keys that the last token of a chunk sees, in the mean over the chunks that a prompt is cut into.
 
@@ -215,67 +183,6 @@ def step_rest_seconds(*, step: Seconds, users: Count) -> Seconds:
 
 
 @formula(DEFINITION)
-def wave_share(*, whole: Seconds, spread: Ratio, later: Seconds, rounds: Count) -> Ratio:
-    """How much of their prompts the users of a closed loop bring together, where outputs of nearly the same length end together.
-
-    Users who began at once end within the width of an even distribution of that `spread` (standard deviation over mean), which
-    grows with the root of the rounds: half of all `rounds` are behind them in the mean. Those that come within the time that
-    `whole` takes begin together again: of all prompts where these go first, or else of one full pass.
-
-    >>> wave_share(whole=4.0, spread=0.0, later=10.0, rounds=10), wave_share(whole=4.0, spread=0.5, later=10.0, rounds=10)
-    (1.0, 0.0)
-    """
-    return maximum(1 - sqrt(12.0) * spread * sqrt(maximum(rounds / 2, 1.0)) * later / whole, 0.0 * spread)
-
-
-@formula(DEFINITION)
-def wave_wait_seconds(*, apart: Seconds, burst: Seconds, own: Seconds, part: Ratio) -> Seconds:
-    """Wait for the prompts of others where a part of the requests comes in waves, whose mean is that of a burst.
-
-    >>> wave_wait_seconds(apart=0.1, burst=3.0, own=1.0, part=0.0), wave_wait_seconds(apart=0.1, burst=3.0, own=1.0, part=1.0)
-    (0.1, 2.0)
-    """
-    return apart + part * maximum(burst - own - apart, 0.0 * apart)
-
-
-@formula(DEFINITION)
-def passes_after(*, whole: Seconds, passes: Count) -> Seconds:
-    """Time that the passes after its own keep a request from its second token, in the mean, where prompts go first.
-
-    >>> passes_after(whole=4.0, passes=1), passes_after(whole=4.0, passes=4)
-    (0.0, 1.5)
-    """
-    return whole * (passes - 1) / (2 * passes)
-
-
-@formula(DEFINITION)
-def passes_of_others(*, whole: Seconds, passes: Count, output: Count, last: Ratio) -> Seconds:
-    """Time that a request decodes beside the passes of others, while each of those that came together has its own.
-
-    A token waits for one of them at most. Behind the `last` part of a run's requests nobody comes: the passes that are left after
-    their own are an even distribution, of which answers meet what they are long enough for.
-
-    >>> passes_of_others(whole=4.0, passes=1, output=100, last=0), passes_of_others(whole=4.0, passes=4, output=100, last=0)
-    (0.0, 3.0)
-    >>> passes_of_others(whole=4.0, passes=400, output=100, last=0), passes_of_others(whole=4.0, passes=400, output=100, last=1)
-    (1.0, 0.875)
-    """
-    return whole / passes * minimum(passes - 1, output) * (1 - minimum(last, 1.0) * minimum(passes - 1, output) / (2 * passes))
-
-
-@formula(DEFINITION)
-def wave_token_seconds(*, token: Seconds, step: Seconds, others: Seconds, output: Count, part: Ratio) -> Seconds:
-    """Mean time of an output token where a part of the requests comes in waves, which `others` keep from their tokens so long.
-
-    >>> wave_token_seconds(token=0.05, step=0.02, others=0.0, output=100, part=1.0)
-    0.02
-    >>> wave_token_seconds(token=0.05, step=0.02, others=1.5, output=100, part=0.0)
-    0.05
-    """
-    return token + part * (step + others / output - token)
-
-
-@formula(DEFINITION)
 def pass_seconds(*, whole: Seconds, passes: Count) -> Seconds:
     """The time of one of so many passes.
 
@@ -283,31 +190,6 @@ def pass_seconds(*, whole: Seconds, passes: Count) -> Seconds:
     0.5
     """
     return whole / passes
-
-
-@formula(DEFINITION)
-def ended_meanwhile(*, lag: Seconds, step: Seconds, users: Count) -> Count:
-    """Answers that end, each a mean step after the one before, until the first of their `users` is back with a prompt.
-
-    That is after the `lag` of answer and request, in the middle of a step.
-
-    >>> ended_meanwhile(lag=0.02, step=0.01, users=64), ended_meanwhile(lag=0.02, step=0.01, users=2)
-    (2.5, 1.0)
-    """
-    return minimum(lag / step + 0.5, users - 1)
-
-
-@formula(DEFINITION)
-def come_back_seconds(*, each: Seconds, ended: Count, users: Count) -> Seconds:
-    """Mean time to the first token of users who come back one by one: they wait for those whose answers had ended before.
-
-    The first of the `users` waits for none, the next one for one, and so on up to `ended`; from then on, one ends with each
-    prompt that is read.
-
-    >>> come_back_seconds(each=0.1, ended=0.0, users=64), come_back_seconds(each=0.1, ended=3.0, users=4)
-    (0.1, 0.25)
-    """
-    return each * (1 + ended - ended * (ended + 1) / (2 * users))
 
 
 @formula(_LITTLE)

@@ -139,7 +139,7 @@ class TrainAsk(Spending, Common, kw_only=True):
     recompute: Annotated[
         Recompute | None,
         Option(
-            "Activations computed again: none, selective (the engine's, or --recompute-modules), selective-op (but every other"
+            "Computed again: none, selective (the engine's, or --recompute-modules), selective-op (but every other"
             " matmul), mlp, moe, full, custom (all but what --keep and --to-host name), or a policy of MaxText, JAX or"
             " Paxml such as `save_qkv_proj`", PARALLEL, "MODE",
         ),
@@ -201,7 +201,7 @@ class TrainAsk(Spending, Common, kw_only=True):
     liger: Annotated[
         bool | None,
         Option(
-            "Liger's fused kernels (use_liger_kernel), the loss among them but with --no-chunked-loss", PARALLEL,
+            "Liger's kernels; --no-chunked-loss: not its loss", PARALLEL,
             "", one_way=True,
         ),
     ] = None  # fmt: skip

@@ -155,9 +155,8 @@ class TrainOptions(TypedDict, total=False):
     sync_every: Whole
     """Steps that replicas, or groups of --shard-group, take before they average (DiLoCo)."""
     recompute: words.Recompute | None
-    """Activations computed again: none, selective (the engine's, or --recompute-modules), selective-op (but every other
-    matmul), mlp, moe, full, custom (all but what --keep and --to-host name), or a policy of MaxText, JAX or Paxml such as
-    `save_qkv_proj`."""
+    """Computed again: none, selective (the engine's, or --recompute-modules), selective-op (but every other matmul), mlp, moe,
+    full, custom (all but what --keep and --to-host name), or a policy of MaxText, JAX or Paxml such as `save_qkv_proj`."""
     recompute_layers: Whole
     """Layers of each stage that --recompute holds for; left out, all."""
     recompute_modules: str | Sequence[words.RecomputeModule] | None
@@ -184,7 +183,7 @@ class TrainOptions(TypedDict, total=False):
     compile: Switch
     """The model is compiled (torch.compile), or surely not; left out, as the engine usually runs."""
     liger: Switch
-    """Liger's fused kernels (use_liger_kernel), the loss among them but with --no-chunked-loss."""
+    """Liger's kernels; --no-chunked-loss: not its loss."""
     overlap: str | Sequence[words.Overlap] | None
     """Communication that runs beside computation, of tp, dp, pp and ep, such as `dp,pp`, or `none`."""
     graphs: Switch

@@ -29,7 +29,7 @@ from gpuplan.search.sample_supply import samples_seen
 from gpuplan.search.usual import of_adapters
 from gpuplan.specs.target import is_counted
 from gpuplan.specs.usual_training import UsualTraining
-from gpuplan.units import human
+from gpuplan.units import human, so_many
 
 if TYPE_CHECKING:
     from gpuplan.models.card import ModelCard
@@ -133,7 +133,7 @@ def _narrowly(best: Candidate, surer: Candidate | None, least: str) -> Note:
     if surer is None:
         return Note("plan.narrowly", text, "nothing that was looked at and meets the goal surely fits")
     unit = surer.estimate.figures[least].unit if least in surer.estimate.figures else ""
-    figure = human(surer.figures[least], unit) if unit else f"{surer.figures[least]:,.0f} accelerators"
+    figure = human(surer.figures[least], unit) if unit else so_many(surer.figures[least], "accelerator")
     return Note("plan.narrowly", text, f"{surer.offering.target} surely fits: {figure}")
 
 

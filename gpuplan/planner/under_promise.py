@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gpuplan.estimate.load_room import places
 from gpuplan.estimate.rate_solved import Full
 from gpuplan.estimate.serving import ServingModel
 from gpuplan.estimate.serving_memory import ServingMemory
 from gpuplan.estimate.subject import Subject
-from gpuplan.estimate.under_load import places, under_load, when_full
+from gpuplan.estimate.under_load import under_load, when_full
 from gpuplan.plan.load import Load
 from gpuplan.plan.serve import ServePlan
 from gpuplan.planner.promise import Promise

@@ -114,7 +114,7 @@ def test_lists_of_tensors_take_more_passes_than_a_fused_kernel() -> None:
 
 def test_bitsandbytes_widens_in_one_kernel_and_packed_checkpoints_take_longer() -> None:
     loaded, packed = (figures(tuning=Tuning(lora=16, base_weights=one)) for one in ("nf4", "int4"))
-    assert figure_of(loaded, "engine.dequantise_in_place") == 6
+    assert figure_of(loaded, "engine.dequantise_in_place") == 5.5
     assert figure_of(packed, "engine.dequantise") > 20
 
 

@@ -1,0 +1,54 @@
+"""How many sequences have room at once in a replica that a load comes to?"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gpuplan.estimate.serving_memory import ServingMemory
+from gpuplan.formulas import inference as form
+from gpuplan.formulas import queueing as queue
+from gpuplan.formulas.basic import larger, smaller
+from gpuplan.term import Source, Term
+from gpuplan.workload.context import ONE
+
+if TYPE_CHECKING:
+    from gpuplan.estimate.serving import ServingModel
+
+STARTED = Source("definition", "if it fits: an engine without room for a sequence does not start")
+
+
+def places(model: ServingModel, memory: ServingMemory) -> Term:
+    """Sequences that a replica decodes at once at most: of what its caches hold, and of what the engine runs.
+
+    Engines that begin a sequence when its prompt has room let it grow: in the mean the caches hold prompts and half of outputs.
+    """
+    if memory.max_sequences is None:
+        return memory.limit
+    if model.profile.admits == "reserved" or model.plan.settings.cache_tokens is not None:
+        room = memory.max_sequences
+    else:
+        room = form.whole_sequences.term("load.room", pool=memory.pool, each=held(model))
+    expected = Term("load.expected_room", room.value, "1", STARTED)
+    some = queue.some_room.term("load.some_room", room=room, expected=expected, least=_room_of_start(model))
+    return smaller.term("load.places", a=memory.limit, b=some)
+
+
+def _room_of_start(model: ServingModel) -> Term:
+    """Sequences that an engine has room for at least if it starts: one, or what fits into the longest that it is set to accept.
+
+    vLLM starts with no cache that is smaller than one sequence of --max-model-len (`check_enough_kv_cache_memory`).
+    """
+    longest = model.plan.settings.max_context
+    if longest is None:
+        return ONE
+    tokens = model.subject.plan("max_context", longest)
+    whole = model.cache_held("load.longest_held", tokens, capped=model.profile.windowed_kv)
+    return larger.term(
+        "load.room_of_start", a=form.whole_sequences.term("load.room_of_longest", pool=whole, each=held(model)), b=ONE
+    )  # fmt: skip
+
+
+def held(model: ServingModel) -> Term:
+    """Bytes of the caches of a sequence in the middle of its output."""
+    tokens = model.seen("load.seen_tokens", model.begun(), model.subject.plan("output", model.plan.output))
+    return model.cache_held("load.held", tokens, capped=model.profile.windowed_kv)
