@@ -42,7 +42,7 @@ def met_by_wave(*, seconds: Seconds, group: Count, users: Count, part: Ratio, ra
     >>> met_by_wave(seconds=0.02, group=1, users=4, part=1.0, ranks=2)
     0.02
     """
-    return where(ranks > 1, seconds + 0.0 * group, seconds * (1 - part * group / users))
+    return seconds * where(ranks > 1, 1.0, 1 - part * group / users)
 
 
 @formula(DEFINITION)
