@@ -172,7 +172,7 @@ def _closed(model: ServingModel, memory: ServingMemory, load: Load) -> UnderLoad
     if waves is not None and waves.group is not None:
         rest = waving.met_by_wave.term(
             "load.step_met", seconds=rest, group=waves.group, users=at_once, part=waves.part,
-            ranks=model.serve.sharing.attention_dp,
+            ranks=_ranks_by_turns(model),
         )  # fmt: skip
     inner = {
         **host,
@@ -224,6 +224,11 @@ def _steady(
         prompt=model.uncached(model.prompt()), room=prompts.room, busy=busy, mixes=model.profile.steps == "mixed",
         **length_spreads(model, load),
     )  # fmt: skip
+
+
+def _ranks_by_turns(model: ServingModel) -> Term:
+    """Ranks of attention that read prompts each on its own; one where all read together."""
+    return model.serve.sharing.attention_dp if by_turns(model) else ONE
 
 
 class _Burst(Record, kw_only=True):
@@ -287,7 +292,7 @@ class _Waves(Record, kw_only=True):
             together = burst.one
             lag = total("wave.lag", request_times(model)[0])
             groups, each = at_once, prompts.own
-            ranks = model.serve.sharing.attention_dp
+            ranks = _ranks_by_turns(model)
             if model.profile.passes_return and any_true(ranks.value == 1):
                 group = waving.users_of_pass.term("wave.group", users=at_once, passes=passes, ranks=ranks)
                 groups = waving.groups_of_users.term("wave.groups", users=at_once, group=group)
