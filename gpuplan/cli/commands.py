@@ -19,6 +19,7 @@ Examples:
   gpuplan train llama-3.1-8b --on 8xh100-sxm-80gb --tokens 15T
   gpuplan serve llama-3.1-70b --on 4xh100 --prompt 2000 --output 300
   gpuplan serve llama-3.1-70b --on 4xh100 --explain tpot_s
+  gpuplan "how many H100s do I need to serve Llama 70B to 200 users?"
 """
 FOOTER = "Exit codes: 0 answered, 2 wrong usage or file, 3 does not fit, 4 an assertion of yours failed, 5 needed data is unknown."
 

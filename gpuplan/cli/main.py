@@ -105,6 +105,13 @@ def _answer(words: Sequence[str]) -> int:
 
 def _result(words: Sequence[str]) -> Any:
     """What the words' command returns: without the parser, whose import would take a quarter of the time, where they are plain."""
+    if len(words) == 1 and " " in words[0].strip():
+        from gpuplan.cli.in_words.command import meant
+
+        asked = meant(words[0])
+        if asked.whole:
+            print(f"asked as: {asked}", file=sys.stderr)
+            words = asked.words
     in_order = normal(words, COMMANDS)
     task = in_order[0] if in_order else ""
     if task in TASKS:

@@ -72,7 +72,7 @@ def usage_problem(error: Any, words: list[str]) -> Problem:
 
 def _meant(words: Sequence[str]) -> str:
     """The command that words may be about which no command knows; "" where there is nothing to go by."""
-    from gpuplan.cli.pasted import command_meant
+    from gpuplan.cli.in_words.command import command_meant
 
     meant = command_meant(words)
     return f"such as `{meant}`; `gpuplan --help` shows what else there is" if meant else ""

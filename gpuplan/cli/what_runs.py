@@ -33,7 +33,7 @@ def run(text: list[str] | None, **given: Any) -> None:
     """Answer on standard output and end with the exit code."""
     from gpuplan.cli.answer import form_of, judge, put, read_requirement
     from gpuplan.cli.complaint import complain
-    from gpuplan.cli.pasted import command_meant
+    from gpuplan.cli.in_words.command import command_meant
     from gpuplan.cli.report import put_report, refuse
     from gpuplan.errors import Problem, UsageError
     from gpuplan.plan.read import question

@@ -216,8 +216,8 @@ def test_json_of_specs_is_json(call: Call) -> None:
 )
 def test_a_question_in_plain_words_is_told_its_command(call: Call, words: list[str], meant: str) -> None:
     said = call(*words)
-    assert said.code == 2
     assert meant in said.err
+    assert said.code == 2 or (said.err.startswith(f"asked as: {meant}") and " " in words[0])
     if meant.startswith("gpuplan"):
         again = call(*meant.split()[1:], *(["--limit", "1", "--largest", "1B"] if "what-runs" in meant else ["--brief"]))
         assert again.code in (0, 3), again.err

@@ -1,0 +1,163 @@
+"""Which model, engine and machines does a question in plain words name?"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
+from typing import NamedTuple
+
+_WORD = re.compile(r"[\w.:/@+-]*\w")
+_COUNT = re.compile(r"(\d{1,4})\s*x?")
+_COUNTED = re.compile(r"(?<!\S)(\d{1,4}x)(?=[a-z]|\d{3})")
+"""The number in front of a machine: `8xh100`, and not `8x7b`."""
+_NODES = re.compile(r"(\d+)\s*(?:nodes?|machines?|servers?|hosts?|boxes)\s*(?:of|with|each with|x)\s*(\d+)\s*x?(?=\s*[a-z])")
+"""`2 nodes of 8 h100` are sixteen."""
+_BETWEEN = re.compile(r"\b(\d+)\s*(?:x\s+|\s(?:nvidia|amd|google|intel)\s+)(?=[a-z]|\d{4})")
+"""`8 nvidia h100` and `2 x 4090` are as many."""
+_MEMORY = re.compile(r"\d+gb")
+"""The memory behind a machine's name: `5060 ti 16gb`."""
+_LONGEST = 5
+"""So many words a name may have: `rtx pro 6000 blackwell workstation`."""
+_NUMBERS = {
+    "single": "1",
+    "dual": "2",
+    "pair": "2",
+    "two": "2",
+    "three": "3",
+    "four": "4",
+    "six": "6",
+    "eight": "8",
+    "sixteen": "16",
+}
+_SIZED = re.compile(r"([a-z]+)-?(\d+(?:\.\d+)*)?-(\d+(?:\.\d+)?b)")
+"""A card of a family, a version and a size, and nothing besides: `llama-3.3-70b`, and no `-vision`."""
+_END = re.compile(r"-(?:instruct|chat|it|base|hf)$")
+"""What repositories put behind a name, and questions leave out."""
+_SIZE = re.compile(r"\d+(?:\.\d+)?(?:b(?:-a\d+(?:\.\d+)?b)?|m)")
+_OTHERS = {
+    "llamacpp": "llama-cpp",
+    "trtllm": "tensorrt-llm",
+    "tensorrt": "tensorrt-llm",
+    "mlx": "mlx-lm",
+    "megatron": "megatron-lm",
+    "ollama": "ollama",
+}
+"""Engines as people call them, by their letters and digits."""
+_COMMON = frozenset(("tune", "swift", "eager", "lightning", "paddle", "torch"))
+"""Names of engines that mean something else in most questions."""
+_SLICE = re.compile(r"\b(?:(?:google|cloud|gcp)\s+)?(?:tpus?[ -])?(v[2-6][ep]?-\d+)\b")
+"""A slice of TPUs by its vendor's name: `tpu v5e-8`."""
+
+
+class Named(NamedTuple):
+    """What a question names; "" and () where it names nothing of the kind, and the words that are left."""
+
+    model: str
+    engine: str
+    places: tuple[str, ...]
+    rest: tuple[str, ...]
+
+
+def named(text: str) -> Named:
+    """The names in a question in small letters, of which the longest that is known counts.
+
+    Raises:
+        GpuplanError: a folder of specs that cannot be read.
+
+    >>> named("qwen3 32b with vllm on two rtx 3090s or one h100")
+    Named(model='qwen3-32b', engine='vllm', places=('2xrtx-3090', 'h100'), rest=('with', 'on', 'or', 'one'))
+    >>> named("serve llama 70b").model, named("a 7b").model
+    ('llama-3.3-70b', '7b')
+    """
+    text = re.sub(r"(\d)\s+(?:gb|gib)\b", r"\1gb", text)
+    text = _NODES.sub(lambda found: f"{int(found[1]) * int(found[2])} ", _COUNTED.sub(r"\1 ", text))
+    said = [_NUMBERS.get(word, word) for word in _WORD.findall(_SLICE.sub("", _BETWEEN.sub(r"\1 ", text)))]
+    model, said = _taken(said, _models())
+    engine, said = _taken(said, _engines())
+    places = [f"tpu-{found}" for found in _SLICE.findall(text)]
+    while True:
+        place, said = _taken(said, _places(), counted=True)
+        if not place:
+            break
+        places.append(place)
+    if not model and (size := next((word for word in said if _SIZE.fullmatch(word)), "")):
+        model = size
+        said.remove(size)
+    order = _places_in_order(text, places)
+    return Named(model, engine, tuple(order), tuple(said))
+
+
+def _places_in_order(text: str, places: Sequence[str]) -> list[str]:
+    """Machines as the question has them: the longest was found first."""
+    plain = _plain(text)
+    return sorted(places, key=lambda place: plain.find(_plain(re.sub(r"^\d+x", "", place))))
+
+
+def _taken(said: Sequence[str], known: Mapping[str, str], *, counted: bool = False) -> tuple[str, list[str]]:
+    """The longest name among some words, with how many of it, and the other words."""
+    for size in range(min(_LONGEST, len(said)), 0, -1):
+        for at in range(len(said) - size + 1):
+            key = _plain("".join(said[at : at + size]))
+            name = known.get(key) or known.get(key.removesuffix("s"))
+            if name is None:
+                continue
+            count = _COUNT.fullmatch(said[at - 1]) if counted and at else None
+            left = [*said[: at - 1 if count else at]]
+            after = said[at + size :]
+            if counted and after and _MEMORY.fullmatch(after[0]) and "gb" not in name:
+                name, after = f"{name}-{after[0]}", after[1:]
+            return (f"{count[1]}x{name}" if count and count[1] != "1" else name), [*left, *after]
+    return "", list(said)
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[^a-z0-9]", "", name)
+
+
+def _of(names: Iterable[str], wanted: Callable[[str], bool]) -> dict[str, str]:
+    """Names by their letters and digits; of several that are alike the last stands."""
+    return {plain: name for name in names if wanted(plain := _plain(name.lower()))}
+
+
+@cache
+def _models() -> dict[str, str]:
+    from gpuplan.models import catalog, ollama
+    from gpuplan.models.generic import generic_names
+
+    cards = sorted(path.stem for path in catalog.paths())
+    names = catalog.names()
+    bare = [_END.sub("", name.rpartition("/")[2]) for name in names]
+    exact = _of([*ollama.names(), *names, *cards, *generic_names()], lambda name: not name.isdigit() and len(name) > 2)
+    by_repository = {_plain(short): name for short, name in zip(bare, names, strict=True) if len(short) > 2 and not short.isdigit()}
+    return {**_newest(cards), **by_repository, **exact}
+
+
+def _newest(cards: Iterable[str]) -> dict[str, str]:
+    """The card of the highest version by a family and a size: `llama70b` is Llama 3.3's."""
+    found: dict[str, tuple[tuple[int, ...], str]] = {}
+    for card in cards:
+        if parts := _SIZED.fullmatch(card):
+            version = tuple(int(part) for part in (parts[2] or "0").split("."))
+            key = _plain(parts[1] + parts[3])
+            found[key] = max(found.get(key, ((), "")), (version, card))
+    return {key: card for key, (_, card) in found.items()}
+
+
+@cache
+def _engines() -> dict[str, str]:
+    from gpuplan.specs.catalog import Catalog
+
+    shipped = Catalog.open()
+    names = [*shipped.names("engines"), *shipped.paths("engines")]
+    return {**_of(names, lambda name: len(name) > 2 and name not in _COMMON), **_OTHERS}
+
+
+@cache
+def _places() -> dict[str, str]:
+    from gpuplan.specs.catalog import Catalog
+
+    shipped = Catalog.open()
+    kinds = ("accelerators", "systems", "clusters")
+    names = [name for kind in kinds for name in (*shipped.names(kind), *shipped.paths(kind))]
+    return _of([*(name for name in shipped.names("instances") if ":" in name), *names], lambda name: len(name) > 1)

@@ -1,0 +1,250 @@
+"""A question in plain words is answered where all of its words are understood; else the command that it may mean is told."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpuplan.cli.in_words.amounts import PATTERNS, amounts, manners
+from gpuplan.cli.in_words.command import _OF, command_meant, meant
+from gpuplan.cli.plain_words import given_by
+from gpuplan.plan.ask import ASKS
+from tests.cli.cli_calls import Call
+
+ANSWERED = """
+how many h100 do I need to serve llama 70b to 200 users
+    plan serve llama-3.3-70b --on h100 --users 200
+can I run deepseek r1 on 8 h100s
+    fit deepseek-r1 --on 8xh100
+will qwen3 32b fit on a single rtx 4090 in 4 bit?
+    fit qwen3-32b --on rtx-4090 --weights int4
+how long to train a 7b on 1T tokens with 64 a100
+    train 7b --on 64xa100 --tokens 1T
+how long does it take to pretrain llama 3.1 8b on 15T tokens using 512 h100 gpus?
+    train llama-3.1-8b --on 512xh100 --tokens 15T
+cost to finetune llama 3.1 8b on 10M tokens
+    plan finetune llama-3.1-8b --tokens 10M
+cheapest way to serve mixtral 8x7b at 10 requests per second
+    plan serve mixtral-8x7b --rate 10/s
+h100 vs a100 for llama 3.1 8b
+    compare serve llama-3.1-8b --on h100,a100
+which is faster for qwen3 32b, 2x h100 or 4x l40s
+    compare serve qwen3-32b --on 2xh100,4xl40s
+tokens per second of qwen2.5 7b q4_k_m on rtx 3060
+    serve qwen2.5-7b --on rtx3060 --weights q4_k_m
+how much vram does llama 3 8b need
+    fit llama-3-8b --on h100
+qlora llama 3.1 70b on 2x 3090
+    train llama-3.1-70b --on 2x3090 --lora 16 --qlora
+can i full finetune mistral 7b on 8 a100 80gb
+    train mistral-7b --on 8xa100-80gb
+what is the best gpu to serve gpt-oss-120b to 50 users
+    plan serve gpt-oss-120b --users 50
+llama 3.1 8b with 32k context on a 4090
+    fit llama-3.1-8b --on 4090 --context 32k
+throughput of llama-3.1-70b fp8 on 4xh100 with vllm at concurrency 64
+    serve llama-3.1-70b --on 4xh100 --engine vllm --concurrency 64 --weights fp8
+what models can I run on my macbook pro m3 max
+    what-runs --on macbook-pro-m3-max
+what can a 3090 run
+    what-runs --on 3090
+train a 13b model on 300 billion tokens within 30 days, what do i need
+    plan train 13b --tokens 300B --deadline 30d
+i have $50k, can I train a 3b on 1 trillion tokens
+    plan train 3b --budget 50k --tokens 1T
+serve llama 3.3 70b with time to first token under 500 ms and 30 ms per token at 20 req/s
+    plan serve llama-3.3-70b --ttft 500ms --tpot 30ms --rate 20/s
+gemma 3 27b on two 3090s speed
+    serve gemma-3-27b --on 2x3090
+is mi300x better than h200 for deepseek v3?
+    compare serve deepseek-v3 --on mi300x,h200
+fine tune qwen 7b lora rank 64 on a10g
+    train qwen-7b --on a10g --lora 64
+mixtral 8x22b on 8xa100-80gb batch 32
+    fit mixtral-8x22b --on 8xa100-80gb --batch 32
+how fast is llama.cpp with llama 3.1 8b q8_0 on m2 ultra
+    serve llama-3.1-8b --on m2-ultra --engine llama-cpp --weights q8_0
+run deepseek v3 with sglang on 2 nodes of 8 h100
+    fit deepseek-v3 --on 16xh100 --engine sglang
+how many gpus to train llama 3 70b
+    plan train llama-3-70b
+how many a100s to finetune llama 3 70b with lora
+    plan finetune llama-3-70b --on a100
+what will it cost to train a 1b model on 20B tokens on 8xh100
+    train 1b --on 8xh100 --tokens 20B
+phi-4 on a t4
+    fit phi-4 --on t4
+tpu v5e-8 llama 2 7b training
+    train llama-2-7b --on tpu-v5e-8
+aws p5.48xlarge llama 3.1 405b fp8
+    fit llama-3.1-405b --on aws:p5.48xlarge --weights fp8
+compare h100 and b200
+    compare h100 b200
+which gpu should i buy to run qwen3 30b a3b at home
+    plan serve qwen3-30b-a3b
+what's the tok/s of gpt-oss-20b on an RTX 5090?
+    serve gpt-oss-20b --on rtx-5090
+Can a Mac Studio M3 Ultra run DeepSeek V3?
+    fit deepseek-v3 --on mac-studio-m3-ultra
+How many tokens/s would 8xB200 give for deepseek-r1 at 128 concurrent requests?
+    serve deepseek-r1 --on 8xb200 --concurrency 128
+how much memory does fine-tuning mistral 7b with lora need
+    plan finetune mistral-7b
+time to train gpt-3 175b on 1024 a100s for 300B tokens
+    train gpt-3-175b --on 1024xa100 --tokens 300B
+is it cheaper to serve llama 3.3 70b on h100 or on mi300x?
+    compare serve llama-3.3-70b --on h100,mi300x
+rtx 5090 vs rtx 4090 for qwen3 14b
+    compare serve qwen3-14b --on rtx-5090,rtx-4090
+does phi-4 run on an rtx 3060 12gb
+    fit phi-4 --on rtx-3060-12gb
+what can I run on 2x 5060 ti 16gb
+    what-runs --on 2x5060-ti-16gb
+l40s vs a10g
+    compare l40s a10g
+I want to pretrain a 1.5B model on 3T tokens using 128 h200 gpus
+    train 1.5b --on 128xh200 --tokens 3T
+cost of training a 70b on 2 trillion tokens
+    plan train 70b --tokens 2T
+serve qwen3-coder-30b-a3b on 4 l40s with 8k input and 1k output
+    serve qwen/qwen3-coder-30b-a3b-instruct --on 4xl40s --prompt 8k --output 1k
+what do i need to serve llama 3.1 405b to 1000 users
+    plan serve llama-3.1-405b --users 1000
+max batch size for llama 2 13b on a100 40gb
+    fit llama-2-13b --on a100-40gb
+full finetune of llama 3.1 8b on 4 a100
+    train llama-3.1-8b --on 4xa100
+sft qwen2.5-7b on 50 million tokens
+    plan finetune qwen2.5-7b --tokens 50M
+latency of llama 3.1 8b on l4 for 2000 token prompts
+    serve llama-3.1-8b --on l4 --prompt 2000
+how long would it take to finetune gemma 2 9b with qlora on one 4090 with 20M tokens
+    train gemma-2-9b --on 4090 --tokens 20M --lora 16 --qlora
+llama-3.1-70b int4 on 2 x rtx 4090 speed?
+    serve llama-3.1-70b --on 2xrtx-4090 --weights int4
+can I serve mistral small 24b at 5 rps with under 1s first token?
+    plan serve mistral-small-24b --ttft 1s --rate 5/s
+how fast is whisper large v3 on a t4
+    serve whisper-large-v3 --on t4
+will kimi k2 fit on 16 h200?
+    fit kimi-k2 --on 16xh200
+minimum hardware for llama 4 maverick
+    plan serve llama4-maverick
+tokens/s for llama 3 70b on 8xh100 using tensorrt-llm fp8 batch size 64
+    serve llama-3-70b --on 8xh100 --engine tensorrt-llm --batch 64 --weights fp8
+glm-4.6 on 8 mi355x
+    fit glm-4.6 --on 8xmi355x
+train resnet-50 on 8 a100
+    train resnet-50 --on 8xa100
+can 2 rtx 3090 cards run llama 3.3 70b q4?
+    fit llama-3.3-70b --on 2xrtx-3090 --weights q4_k_m
+how many users can a single h100 serve with mistral 7b
+    plan carries mistral-7b --on h100
+best hardware for training a 350m model on 10B tokens
+    plan train 350m --tokens 10B
+fine-tune llama 3.1 70b on 8 h200 with 4k sequence length
+    train llama-3.1-70b --on 8xh200 --seq-len 4k --lora 16
+what would it cost to pretrain olmo 2 7b on 4T tokens on h100s
+    plan train olmo2-7b --on h100 --tokens 4T
+how fast does gemma 3 12b run on a macbook air m4
+    serve gemma-3-12b --on macbook-air-m4
+a100 40gb or l40s for serving llama 3.1 8b to 100 users
+    compare serve llama-3.1-8b --on a100-40gb,l40s --concurrency 100
+cheapest cloud for finetuning qwen3 8b with 100M tokens in 24 hours
+    plan finetune qwen3-8b --tokens 100M --deadline 24h
+how many tpu v5p chips to train a 30b model on 600B tokens in 2 weeks
+    plan train 30b --on tpu-v5p --tokens 600B --deadline 14d
+serving qwen3-235b-a22b fp8 with sglang on 8 h20 at 2 req/s
+    serve qwen3-235b-a22b --on 8xh20 --engine sglang --rate 2/s --weights fp8
+"""
+"""Questions as strangers put them, written before the reader of them was, each with the command that answers it."""
+HINTED = """
+Is 24GB enough for Llama 3.1 8B?
+    fit llama-3.1-8b --on h100
+run flux on a 4070
+    what-runs --on 4070
+deepseek v3.2 on 8xb200, 100 concurrent users, 4k in
+    serve deepseek-v3.2 --on 8xb200 --concurrency 100
+is a 16gb card enough for qwen3-14b at 4-bit
+    fit qwen3-14b --on h100 --weights int4
+train nanogpt 124m on one 4090
+    train 124m --on 4090
+trn2 vs h100 for llama 3.1 70b training
+    train llama-3.1-70b --on h100
+"""
+"""Questions of which a word is not understood: nothing is answered, and the nearest command is told."""
+
+
+def pairs(text: str) -> list[tuple[str, str]]:
+    lines = [line.strip() for line in text.strip().splitlines()]
+    return list(zip(lines[::2], lines[1::2], strict=True))
+
+
+def test_questions_mean_the_commands_that_answer_them() -> None:
+    wrong = [(asked, str(meant(asked))) for asked, command in pairs(ANSWERED) if meant(asked) != meant(asked)._replace(whole=True)]
+    wrong += [(asked, got) for asked, command in pairs(ANSWERED) if (got := command_meant([asked])) != f"gpuplan {command}"]
+    assert not wrong
+
+
+def test_what_is_not_understood_is_not_answered() -> None:
+    assert [(asked, command_meant([asked]), meant(asked).whole) for asked, _ in pairs(HINTED)] == [
+        (asked, f"gpuplan {command}", False) for asked, command in pairs(HINTED)
+    ]
+
+
+def test_commands_that_are_told_take_their_options() -> None:
+    """Every answered fit, train or serve command is one that the reader of plain options takes as it is."""
+    for _, command in pairs(ANSWERED):
+        task, *words = command.split()
+        if task in ASKS:
+            assert given_by(task, words) is not None, command
+
+
+def test_every_amount_that_can_be_said_is_an_option_of_some_command() -> None:
+    assert set(manners()) == {key for keys in _OF.values() for key in keys}
+
+
+@pytest.mark.parametrize(
+    ("text", "given"),
+    [
+        ("at 300 requests per minute", {"rate": "300/min"}),
+        ("10k users", {"users": "10k"}),
+        ("2,000 token prompts and 500 token answers", {"prompt": "2000", "output": "500"}),
+        ("ttft below 0.5 s", {"ttft": "0.5s"}),
+        ("a budget of 1.5 million dollars", {"budget": "1.5M"}),
+        ("in a month", {"deadline": "30d"}),
+        ("128k context", {"context": "128k"}),
+        ("with 32k", {"context": "32k"}),
+        ("at iq4_xs", {"weights": "iq4_xs"}),
+        ("q6", {"weights": "q6_k"}),
+        ("in 8-bit", {"weights": "int8"}),
+        ("64 concurrent requests", {"concurrency": "64"}),
+        ("1200 tokens per second", {}),
+        ("15 t tokens", {"tokens": "15T"}),
+    ],
+)
+def test_amounts(text: str, given: dict[str, str]) -> None:
+    assert amounts(text).given == given
+
+
+def test_no_two_manners_are_the_same() -> None:
+    assert len({pattern.said.pattern for pattern in PATTERNS}) == len(PATTERNS)
+
+
+def test_a_sentence_is_answered_and_the_command_is_said(call: Call) -> None:
+    asked = call("does llama 3.1 8b fit on a single rtx 4090?")
+    assert asked.code == 0
+    assert asked.err.startswith("asked as: gpuplan fit llama-3.1-8b --on rtx-4090\n")
+    assert asked.out == call("fit", "llama-3.1-8b", "--on", "rtx-4090").out
+
+
+def test_a_sentence_that_is_not_understood_whole_is_refused(call: Call) -> None:
+    asked = call("does llama 3.1 8b fit on a purple rtx 4090?")
+    assert (asked.code, asked.out) == (2, "")
+    assert "such as `gpuplan fit llama-3.1-8b --on rtx-4090`" in asked.err
+    assert call("hello world").code == 2
+
+
+def test_models_that_are_compared_like_machines_are_told_how(call: Call) -> None:
+    asked = call("compare", "llama-3.1-8b", "--on", "h100,a100")
+    assert asked.code == 2
+    assert "`gpuplan compare serve llama-3.1-8b --on h100,a100`" in asked.err
