@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 from gpuplan.errors import Note
 from gpuplan.estimate.long_run import NEVER
@@ -13,6 +13,7 @@ from gpuplan.plan.ask import TrainAsk
 from gpuplan.plan.precision import RECIPES
 from gpuplan.plan.train import TrainPlan
 from gpuplan.specs.engine_training import TrainingProfile
+from gpuplan.term import Term
 
 
 def run_notes(ask: TrainAsk, figures: Collection[str]) -> list[Note]:
@@ -31,6 +32,25 @@ def run_notes(ask: TrainAsk, figures: Collection[str]) -> list[Note]:
     return made
 
 
+WHOLE_RUNS = (12, 1.3, 1.7)
+"""Published runs from their first step to their last, and how many times as long as said half of them took at most, and nine in ten.
+
+Worked out by `python -m tools.whole_runs`, which a test does again.
+"""
+_LIKE_WHOLE_RUNS = (128, 5 * 86_400.0)
+"""Accelerators and seconds from which on a run is like those: they were on 256 to 16,384, for a week or more."""
+
+
+def whole_run_notes(plan: TrainPlan, figures: Mapping[str, Term]) -> list[Note]:
+    """What happened to long runs on many accelerators that no steady step tells of."""
+    count, seconds = _LIKE_WHOLE_RUNS
+    if plan.parallel.ranks < count or "wall_time_s" not in figures or float(figures["wall_time_s"].value) < seconds:
+        return []
+    runs, half, most = WHOLE_RUNS
+    said = f"of {runs} published runs half took up to {half:g} times the wall time that is said for their fastest plan, nine in ten {most:g}"
+    return [Note("run.whole", said, "data, evaluation, slow starts and code less tuned than the best took the rest: plan for it")]
+
+
 def peak_notes(made: TrainingFigures) -> list[Note]:
     """Where memory peaks, if that is where no gradients are."""
     _, parts = made.memory.binding()
@@ -43,7 +63,7 @@ def peak_notes(made: TrainingFigures) -> list[Note]:
     ]
 
 
-def training_notes(ask: TrainAsk, plan: TrainPlan, subject: Subject, figures: Collection[str]) -> list[Note]:
+def training_notes(ask: TrainAsk, plan: TrainPlan, subject: Subject, figures: Mapping[str, Term]) -> list[Note]:
     """Conventions of the figures, the run, recomputation, and options that change nothing with the engine."""
     known = subject.hw.dtype_notes
     notes = [
@@ -53,6 +73,7 @@ def training_notes(ask: TrainAsk, plan: TrainPlan, subject: Subject, figures: Co
             "mfu and hfu count attention in full, as PaLM and Megatron do; mfu_causal counts what causal masks leave of it",
         ),
         *(run_notes(ask, figures) if ask.tokens is not None or ask.samples is not None else ()),
+        *whole_run_notes(plan, figures),
     ]
     notes += beyond_notes(subject)
     if plan.recompute == "selective":
