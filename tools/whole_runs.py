@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 from statistics import quantiles
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import gpuplan
 from gpuplan.record import Record
@@ -26,7 +26,7 @@ class WholeRun(Record, kw_only=True):
     tokens: str
     days: float
     source: str
-    precision: str | None = None
+    precision: Literal["bf16", "fp8"] | None = None
 
 
 class Beside(NamedTuple):
@@ -50,8 +50,7 @@ def whole_runs() -> Iterator[WholeRun]:
 
 def beside(run: WholeRun) -> Beside:
     """What somebody is told who knows no more of the run than the file does."""
-    given = {"precision": run.precision} if run.precision else {}
-    wall = gpuplan.train(run.model, on=run.on, tokens=run.tokens, **given).figures["wall_time_s"]
+    wall = gpuplan.train(run.model, on=run.on, tokens=run.tokens, precision=run.precision).figures["wall_time_s"]
     return Beside(run, float(wall.value) / DAY, float(wall.high) / DAY)
 
 

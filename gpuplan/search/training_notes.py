@@ -33,7 +33,7 @@ def run_notes(ask: TrainAsk, figures: Collection[str]) -> list[Note]:
 
 
 WHOLE_RUNS = (12, 1.3, 1.7)
-"""Published runs from their first step to their last, and how many times as long as said half of them took at most, and nine in ten.
+"""Published runs from their first step to their last, and how many times as long as said half and nine in ten of them took at most.
 
 Worked out by `python -m tools.whole_runs`, which a test does again.
 """
@@ -47,7 +47,9 @@ def whole_run_notes(plan: TrainPlan, figures: Mapping[str, Term]) -> list[Note]:
     if plan.parallel.ranks < count or "wall_time_s" not in figures or float(figures["wall_time_s"].value) < seconds:
         return []
     runs, half, most = WHOLE_RUNS
-    said = f"of {runs} published runs half took up to {half:g} times the wall time that is said for their fastest plan, nine in ten {most:g}"
+    said = (
+        f"of {runs} published runs half took up to {half:g} times the wall time of their fastest plan, nine in ten {most:g} times"
+    )
     return [Note("run.whole", said, "data, evaluation, slow starts and code less tuned than the best took the rest: plan for it")]
 
 
