@@ -22,6 +22,7 @@ from gpuplan.planner.serve_fleet import autoscaled, fleet_figures, fleet_words, 
 from gpuplan.planner.serve_load import Loaded, loaded, promised
 from gpuplan.planner.serve_percentiles import Percentiles
 from gpuplan.planner.spending import spending
+from gpuplan.planner.surer import said_of, surer
 from gpuplan.planner.where import places
 from gpuplan.planner.why import ALIKE, CHEAPER, said_to_beat
 from gpuplan.search.library import SERVES, Library
@@ -143,7 +144,7 @@ class _Answer:
                 if first is not None:
                     unit, binds, flips = first.ask, binds_of(first, self.promise), ()
             notes = (*notes, *spending(best[0], self.load.usual))
-            notes = (*notes, *(self.surely(served[0], best[0]) if best[0] is replicas else self.narrowly(best[0], "")))
+            notes = (*notes, *(self.surely(served[0], best) if best[0] is replicas else self.narrowly(best, "")))
         one = self.search
         return Planned(
             model=self.want.run.model, task="serve", least=self.least, limits=self.limits, asked=self.asked(),
@@ -215,7 +216,7 @@ class _Answer:
         text = f"weights are quantised to {weights}: {TOLD[BITS[weights]]}; of {self.want.run.model} nothing is on record"
         yield Note("plan.quality", text, "--lowest-bits 16 leaves them as published")
 
-    def surely(self, served: Served, best: Candidate) -> Iterator[Note]:
+    def surely(self, served: Served, best: Sequence[Candidate]) -> Iterator[Note]:
         """That the high end of a promised time breaks the promise, and how many parts would keep it there too."""
         if not any(self.narrowly(best, "")):
             return
@@ -223,11 +224,15 @@ class _Answer:
         hint = "not even twice as many do" if enough is None else f"{enough:,} in place of {served.fleet.parts:,} keep it there too"
         yield from self.narrowly(best, hint)
 
-    def narrowly(self, best: Candidate, hint: str) -> Iterator[Note]:
-        """That the high end of a promised time breaks the promise, if it does."""
-        broken = [limit for limit in self._times() if best.estimate.ranges[limit.figure][1] > limit.most]
-        ends = ", ".join(f"{limit.said}: {_end(best.estimate, limit.figure)}" for limit in broken)
+    def narrowly(self, best: Sequence[Candidate], hint: str) -> Iterator[Note]:
+        """That the high end of a promised time breaks the promise, if it does, and which machine keeps it more surely."""
+        times = self._times()
+        broken = [limit for limit in times if best[0].estimate.ranges[limit.figure][1] > limit.most]
+        ends = ", ".join(f"{limit.said}: {_end(best[0].estimate, limit.figure)}" for limit in broken)
         if broken:
+            other = surer(best, self.least, times)
+            hints = (hint, said_of(other, self.least, times) if other is not None else "")
+            hint = "; ".join(one for one in hints if one)
             yield Note("plan.narrowly", f"kept as expected, but not at the high end of the range: {ends}", hint)
 
     def _keeps_high(self, served: Served, parts: int) -> bool:
