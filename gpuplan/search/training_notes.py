@@ -47,9 +47,7 @@ def whole_run_notes(plan: TrainPlan, figures: Mapping[str, Term]) -> list[Note]:
     if plan.parallel.ranks < count or "wall_time_s" not in figures or float(figures["wall_time_s"].value) < seconds:
         return []
     runs, half, most = WHOLE_RUNS
-    said = (
-        f"of {runs} published runs half took up to {half:g} times the wall time of their fastest plan, nine in ten {most:g}"
-    )
+    said = f"of {runs} published runs half took up to {half:g} times the wall time of their fastest plan, nine in ten {most:g}"
     return [Note("run.whole", said, "data, evaluation, slow starts and code less tuned than the best took the rest: plan for it")]
 
 
