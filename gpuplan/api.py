@@ -44,6 +44,23 @@ class Figure(Record):
         return self.value
 
 
+def figures_of(estimate: Estimate) -> dict[str, Figure]:
+    """The figures of an estimate with their ranges, by name."""
+    return {key: Figure(float(one.value), one.unit, *estimate.ranges[key]) for key, one in estimate.figures.items()}
+
+
+def figure_of(figures: Mapping[str, Figure], name: str) -> Figure:
+    """A figure by its name.
+
+    Raises:
+        UsageError: there is none of that name; the hint says what is near.
+    """
+    if name not in figures:
+        hint = did_you_mean(name, figures) or f"figures are {', '.join(figures)}"
+        raise UsageError(Problem("answer.no-figure", f"the answer has no figure `{name}`", hint))
+    return figures[name]
+
+
 class Asked(Record):
     """A question as it was asked: of which function, with which options, and whether changes that help were wanted."""
 
@@ -93,8 +110,7 @@ class Answer:
     @cached_property
     def figures(self) -> Mapping[str, Figure]:
         """The figures by name, which ends in the unit: `step_time_s`, `peak_memory_bytes`, `mfu` and so on."""
-        ranges = self.estimate.ranges
-        return {key: Figure(float(one.value), one.unit, *ranges[key]) for key, one in self.estimate.figures.items()}
+        return figures_of(self.estimate)
 
     @property
     def chosen(self) -> Mapping[str, Choice]:
@@ -117,10 +133,7 @@ class Answer:
         Raises:
             UsageError: there is none of that name; the hint says what is near.
         """
-        if figure not in self.figures:
-            hint = did_you_mean(figure, self.figures) or f"figures are {', '.join(self.figures)}"
-            raise UsageError(Problem("answer.no-figure", f"the answer has no figure `{figure}`", hint))
-        return self.figures[figure]
+        return figure_of(self.figures, figure)
 
     def explain(self, term: str | None = None, *, depth: int | Literal["all"] | None = None, width: int = 100) -> str:
         """The working of a figure or of any term below it, down to its sources; of all figures where none is named.

@@ -9,8 +9,8 @@ from importlib import import_module
 from os import fspath
 from typing import TYPE_CHECKING, Any
 
-from gpuplan.api import Figure, Model
-from gpuplan.errors import Note, Problem, UsageError, did_you_mean
+from gpuplan.api import Figure, Model, figure_of, figures_of
+from gpuplan.errors import Note
 from gpuplan.planner.ask import planned
 from gpuplan.record import Record
 
@@ -34,9 +34,7 @@ class Machine(Record, eq=False):
     @classmethod
     def of(cls, candidate: Candidate) -> Machine:
         """A machine of an answer."""
-        made = candidate.estimate
-        figures = {key: Figure(float(one.value), one.unit, *made.ranges[key]) for key, one in made.figures.items()}
-        return cls(candidate.offering.target, figures, made, candidate.fleet)
+        return cls(candidate.offering.target, figures_of(candidate.estimate), candidate.estimate, candidate.fleet)
 
     def __getitem__(self, figure: str) -> Figure:
         """A figure by its name.
@@ -44,10 +42,7 @@ class Machine(Record, eq=False):
         Raises:
             UsageError: there is none of that name; the hint says what is near.
         """
-        if figure not in self.figures:
-            hint = did_you_mean(figure, self.figures) or f"figures are {', '.join(self.figures)}"
-            raise UsageError(Problem("answer.no-figure", f"the answer has no figure `{figure}`", hint))
-        return self.figures[figure]
+        return figure_of(self.figures, figure)
 
 
 class Plan:
