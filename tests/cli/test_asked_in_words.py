@@ -151,10 +151,54 @@ a100 40gb or l40s for serving llama 3.1 8b to 100 users
     compare serve llama-3.1-8b --on a100-40gb,l40s --concurrency 100
 cheapest cloud for finetuning qwen3 8b with 100M tokens in 24 hours
     plan finetune qwen3-8b --tokens 100M --deadline 24h
+trn2 vs h100 for llama 3.1 70b training
+    compare train llama-3.1-70b --on aws:trn2,h100
 how many tpu v5p chips to train a 30b model on 600B tokens in 2 weeks
     plan train 30b --on tpu-v5p --tokens 600B --deadline 14d
 serving qwen3-235b-a22b fp8 with sglang on 8 h20 at 2 req/s
     serve qwen3-235b-a22b --on 8xh20 --engine sglang --rate 2/s --weights fp8
+What hardware do I need to run Llama 3.3 70B locally?
+    plan serve llama-3.3-70b
+Can my RTX 4080 run Mixtral?
+    fit mixtral --on rtx-4080
+how big a batch can i use for llama 3.1 8b training on an a100 80gb
+    train llama-3.1-8b --on a100-80gb
+is an 8xA100 node enough to full fine-tune a 13B?
+    train 13b --on 8xa100
+how long to fine-tune qwen2.5-14b on 5M tokens on a single 3090
+    train qwen2.5-14b --on 3090 --tokens 5M --lora 16
+Which is cheaper for training llama 3.1 8b: 8xH100 or 8xMI300X?
+    compare train llama-3.1-8b --on 8xh100,8xmi300x
+ollama llama3.1:8b on a m1 pro 16gb
+    fit llama-3.1-8b --on m1-pro-16gb --engine ollama
+how many A100-80GB to train a 20B model on 400B tokens in a month
+    plan train 20b --on a100-80gb --tokens 400B --deadline 30d
+can 2 RTX 4090 do QLoRA of a 70B model?
+    train 70b --on 2xrtx-4090 --lora 16 --qlora
+Estimate training time of GPT-2 1.5B on 8 V100 for 40B tokens
+    train gpt2-1.5b --on 8xv100 --tokens 40B
+serve deepseek-r1 to 500 users under 2s TTFT
+    plan serve deepseek-r1 --ttft 2s --users 500
+what is the max context for llama 3.1 8b on rtx 4090
+    fit llama-3.1-8b --on rtx-4090
+how much would it cost to pretrain a 7B on 2T tokens on AWS
+    plan train 7b --cloud aws --tokens 2T
+tpu v6e vs h100 for serving llama 3.1 70b
+    compare serve llama-3.1-70b --on tpu-v6e,h100
+speed of phi-4 on a strix halo
+    serve phi-4 --on strix-halo
+cheapest gpu for llama 3.1 8b inference
+    plan serve llama-3.1-8b
+can a g5.2xlarge serve mistral 7b
+    serve mistral-7b --on aws:g5.2xlarge
+vllm throughput llama-3.1-8b a100 batch 128
+    serve llama-3.1-8b --on a100 --engine vllm --batch 128
+p4d.24xlarge llama 2 70b training tokens per second
+    train llama-2-70b --on aws:p4d.24xlarge
+time to first token for a 32k prompt on llama 3.1 70b with 8 h100
+    serve llama-3.1-70b --on 8xh100 --prompt 32k
+h200 vs b200
+    compare h200 b200
 """
 """Questions as strangers put them, written before the reader of them was, each with the command that answers it."""
 HINTED = """
@@ -168,8 +212,18 @@ is a 16gb card enough for qwen3-14b at 4-bit
     fit qwen3-14b --on h100 --weights int4
 train nanogpt 124m on one 4090
     train 124m --on 4090
-trn2 vs h100 for llama 3.1 70b training
-    train llama-3.1-70b --on h100
+how many tokens per day can 4 H100s generate with llama 3.1 70b fp8
+    serve llama-3.1-70b --on 4xh100 --weights fp8
+price to serve 1M tokens of qwen3-32b on an l40s
+    serve qwen3-32b --on l40s
+gemma3 27b q4 on 24gb
+    fit gemma-3-27b --on h100 --weights q4_k_m
+run qwen3-4b on a raspberry pi
+    fit qwen3-4b --on h100
+memory needed to train llama 3.1 8b with adamw
+    plan train llama-3.1-8b
+i want to serve 10 million tokens per day with llama 3.1 8b
+    plan serve llama-3.1-8b
 """
 """Questions of which a word is not understood: nothing is answered, and the nearest command is told."""
 

@@ -30,6 +30,7 @@ _ADAPTED = re.compile(r"\b(?:fine-?tun|q?lora|peft|sft\b|adapters?)")
 _FULL = re.compile(r"\bfull(?:y|[- ]parameter|[- ]weight)?[- ]*(?:fine-?tun|ft\b|sft)|\ball (?:the )?weights")
 _QLORA = re.compile(r"\bqlora")
 _ASKING = """
+estimate locally local context maximum sized sizing price priced tell show capacity plan planning setup rig workstation enough
 a about accelerator accelerators adapter adapters all am an and any are as at batch batches be best better between big
 billion buy by can card cards chat cheap cheaper cheapest chip chips cloud compare comparison cost costs could deploy do
 does each enough eventually fast faster fastest fine fine-tune fine-tuned fine-tuning finetune finetuning first fit fits for
@@ -123,6 +124,10 @@ def _command(text: str, given: Mapping[str, str], names: Named) -> Meant:
     if names.engine:
         made += ["--engine", names.engine]
         left = left or command in ("compare",)
+    if names.cloud and command.startswith("plan ") and command != "plan carries":
+        made += ["--cloud", names.cloud]
+    elif names.cloud:
+        left = True
     if adapted and command != "plan finetune":
         options.setdefault("lora", _USUAL_RANK)
     four_bits = bool(_QLORA.search(text)) or (adapted and given.get("weights") == "int4")

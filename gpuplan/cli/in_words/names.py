@@ -44,6 +44,10 @@ _OTHERS = {
     "ollama": "ollama",
 }
 """Engines as people call them, by their letters and digits."""
+_SIZED_BY_NAME = ("aws:", "azure:", "gcp:")
+"""Providers whose sizes are known by their own names: `p4d.24xlarge` is Amazon's."""
+_CLOUDS = {"amazon": "aws", "google": "gcp", "googlecloud": "gcp", "microsoft": "azure", "lambdalabs": "lambda", "oracle": "oci"}
+"""Providers as people call them, by their letters and digits."""
 _COMMON = frozenset(("tune", "swift", "eager", "lightning", "paddle", "torch"))
 """Names of engines that mean something else in most questions."""
 _SLICE = re.compile(r"\b(?:(?:google|cloud|gcp)\s+)?(?:tpus?[ -])?(v[2-6][ep]?-\d+)\b")
@@ -55,6 +59,7 @@ class Named(NamedTuple):
 
     model: str
     engine: str
+    cloud: str
     places: tuple[str, ...]
     rest: tuple[str, ...]
 
@@ -66,7 +71,7 @@ def named(text: str) -> Named:
         GpuplanError: a folder of specs that cannot be read.
 
     >>> named("qwen3 32b with vllm on two rtx 3090s or one h100")
-    Named(model='qwen3-32b', engine='vllm', places=('2xrtx-3090', 'h100'), rest=('with', 'on', 'or', 'one'))
+    Named(model='qwen3-32b', engine='vllm', cloud='', places=('2xrtx-3090', 'h100'), rest=('with', 'on', 'or', 'one'))
     >>> named("serve llama 70b").model, named("a 7b").model
     ('llama-3.3-70b', '7b')
     """
@@ -81,11 +86,12 @@ def named(text: str) -> Named:
         if not place:
             break
         places.append(place)
+    cloud, said = _taken(said, _clouds())
     if not model and (size := next((word for word in said if _SIZE.fullmatch(word)), "")):
         model = size
         said.remove(size)
     order = _places_in_order(text, places)
-    return Named(model, engine, tuple(order), tuple(said))
+    return Named(model, engine, cloud, tuple(order), tuple(said))
 
 
 def _places_in_order(text: str, places: Sequence[str]) -> list[str]:
@@ -123,13 +129,17 @@ def _of(names: Iterable[str], wanted: Callable[[str], bool]) -> dict[str, str]:
 @cache
 def _models() -> dict[str, str]:
     from gpuplan.models import catalog, ollama
+    from gpuplan.models.diffusion.catalog import diffusion_names
     from gpuplan.models.generic import generic_names
 
     cards = sorted(path.stem for path in catalog.paths())
     names = catalog.names()
     bare = [_END.sub("", name.rpartition("/")[2]) for name in names]
-    exact = _of([*ollama.names(), *names, *cards, *generic_names()], lambda name: not name.isdigit() and len(name) > 2)
-    by_repository = {_plain(short): name for short, name in zip(bare, names, strict=True) if len(short) > 2 and not short.isdigit()}
+    exact = _of(
+        [*ollama.names(), *names, *cards, *generic_names(), *diffusion_names()], lambda name: not name.isdigit() and len(name) > 2
+    )
+    pairs = zip(bare, names, strict=True)
+    by_repository = {_plain(short): name for short, name in pairs if len(short) > 2 and not short.isdigit()}
     return {**_newest(cards), **by_repository, **exact}
 
 
@@ -160,4 +170,15 @@ def _places() -> dict[str, str]:
     shipped = Catalog.open()
     kinds = ("accelerators", "systems", "clusters")
     names = [name for kind in kinds for name in (*shipped.names(kind), *shipped.paths(kind))]
-    return _of([*(name for name in shipped.names("instances") if ":" in name), *names], lambda name: len(name) > 1)
+    instances = [name for name in shipped.names("instances") if ":" in name]
+    sizes = {name.partition(":")[2]: name for name in instances if name.startswith(_SIZED_BY_NAME)}
+    bare = {_plain(size): name for size, name in sizes.items() if any(sign.isdigit() for sign in size)}
+    return {**bare, **_of([*instances, *names], lambda name: len(name) > 1)}
+
+
+@cache
+def _clouds() -> dict[str, str]:
+    from gpuplan.specs.catalog import Catalog
+
+    known = {name.partition(":")[0] for name in Catalog.open().names("instances") if ":" in name}
+    return {**{_plain(name): name for name in known}, **_CLOUDS}
