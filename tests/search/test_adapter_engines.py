@@ -1,4 +1,4 @@
-"""Engines of fine-tuning share sequences and layers between devices where their own code does."""
+"""Engines of fine-tuning share work between devices, and place adapters, as their own code does where nothing is said."""
 
 from __future__ import annotations
 
@@ -35,3 +35,20 @@ def test_layers_of_unsloth_on_several_devices_work_one_after_the_other() -> None
     assert _figure(made, "tokens_per_s") == pytest.approx(_figure(one, "tokens_per_s"), rel=0.05)
     with pytest.raises(PlanError, match="no pipelines"):
         train(ask.replaced(schedule="1f1b"))
+
+
+@pytest.mark.parametrize(
+    ("engine", "given", "targets"),
+    [
+        ("trl", None, "qv"), ("peft", None, "qv"), ("litgpt", None, "qv"), ("unsloth", None, "all"), ("llama-factory", None, "all"),
+        (None, None, "all"), ("trl", "all", "all"),
+    ],
+)  # fmt: skip
+def test_matrices_have_adapters_as_the_named_engine_has_it(engine: str | None, given: Any, targets: str) -> None:
+    # PEFT's constants.py: queries and values; whoever names no engine is told of all matrices.
+    ask = TrainAsk(model="llama-3.1-8b", on="1xa100-80gb", engine=engine, lora=16, lora_targets=given, seq_len=2048, micro_batch=1)
+    made, said = train(ask), train(ask.replaced(lora_targets=targets))  # type: ignore[arg-type]
+    assert _figure(made, "peak_memory_bytes") == _figure(said, "peak_memory_bytes")
+    assert _figure(made, "step_time_s") == _figure(said, "step_time_s")
+    other = train(ask.replaced(lora_targets="mlp"))
+    assert _figure(made, "peak_memory_bytes") != _figure(other, "peak_memory_bytes")
