@@ -214,7 +214,8 @@ def _adapters(habits: Habits, known: TrainingDefaults) -> None:
         if known.lora_targets is not None and habits.ask.engine is not None:
             habits.take("lora_targets", known.lora_targets.text, known.lora_targets)
     ask, longest = habits.ask, known.packed
-    if (ask.lora is not None or ask.scales) and known.documents is not None and not ask.padded:
+    # Samples of a number that is said are as long as sequences are, unless their length is said too.
+    if (ask.lora is not None or ask.scales) and known.documents is not None and not ask.padded and ask.samples is None:
         mean = int(known.documents.value)
         if ask.seq_len is None or longest is None or ask.seq_len <= longest.value:
             habits.take("documents", mean if ask.seq_len is None else min(mean, ask.seq_len), known.documents)
