@@ -11,12 +11,10 @@ from gpuplan.plan.words import BaseWeights, LoraTargets
 ATTENTION = ("qkv", "attn", "attention", "q_proj", "k_proj", "v_proj", "o_proj")
 FEED_FORWARD = ("mlp", "up_proj", "gate_proj", "down_proj")
 """How rows write matrices of attention and of feed-forward layers."""
-EVERYWHERE: LoraTargets = "all"
-"""Matrices with adapters where a row names none: said, so that adapters are asked for whose rank is the engine's habit."""
 
 
 def adapters_of(row: Row) -> dict[str, Any]:
-    """The adapters of a row's plan; their rank is left to the engine where the row does not say it.
+    """The adapters of a row's plan; their rank and their matrices are left to the engine where the row does not say them.
 
     LLaMA-Adapter's prompts in attention are asked for as the least low-rank adapters of it: what the frozen layers keep to pass
     gradients on is the same, and neither adds anything to speak of. Its second version trains a bias and a scale behind every
@@ -49,8 +47,9 @@ def adapters_of(row: Row) -> dict[str, Any]:
         targets = "attention"
     return {
         "lora": int(rank) if rank else None,
-        "lora_targets": targets or (None if rank else EVERYWHERE), "base_weights": _base_weights(row),
-        "train_edges": True if "embedding" in where else None, "dora": True if "dora" in row.id else None,
+        "lora_targets": targets, "base_weights": _base_weights(row), "train_edges": True if "embedding" in where else None,
+        # Low-rank adapters without magnitudes: said where nothing else of them is, so that they are asked for.
+        "dora": True if "dora" in row.id else None if rank or targets else False,
     }  # fmt: skip
 
 

@@ -147,8 +147,8 @@ def _one(row: Row, answers: Answers, asked: dict[str, Any]) -> tuple[Sequence[Po
         failed = row.measured.get("started") is False
         return list(startup_points(row, made)), (Ran(row, ran=not failed, said_fits=made.verdict.fits),)
     made = _trained(training_question(row, answers), answers, asked)
-    if row.measured.get("out_of_memory"):
-        return (), (Ran(row, ran=False, said_fits=made.verdict.fits),)
+    if row.measured.get("out_of_memory") or row.measured.get("ran"):
+        return (), (Ran(row, ran=not row.measured.get("out_of_memory"), said_fits=made.verdict.fits),)
     own = answers.engine(row.engine) if row.engine else None
     printed = own[0].defaults.printed if own is not None and own[0].defaults is not None else None
     return list(training_points(row, made, printed)), (Ran(row, ran=True, said_fits=made.verdict.fits),)

@@ -132,7 +132,7 @@ def counts(row: Row) -> bool:
 def _measures(row: Row, metric: Metric) -> bool:
     """Whether a row that was skipped says something of a metric; one that says nothing that can be read may say all of its task."""
     said = [name for name, keys in MEASURES.items() if any(row.measured.get(key) is not None for key in keys)]
-    if said or row.measured.get("out_of_memory"):
+    if said or row.measured.get("out_of_memory") or row.measured.get("ran"):
         return metric in said
     return metric in _ALL_OF[row.task]
 

@@ -6,6 +6,7 @@ or beside `rows`, keeps it from every fit. `apart: true` beside `rows` lets repo
 `blind: 2026-11-29` beside `rows` is the day on which the file was asked before anything had been changed for it: reports tell of
 such sources by themselves, so that what is said of the others stays of the same rows. More of the same day have a word behind a
 comma (`2026-11-29, evening`).
+`measured: {ran: true}` or `{out_of_memory: true}` is of a table that says no more than which runs fitted.
 `elsewhere`, of a row, of its source or beside `rows`, names what of `run` does not stand on the row's own page (read in a recipe
 of the run, say); `known` of a row or of its source holds further settings of that kind, an engine's `release` among them;
 `known_from` of a source says where they stand. `dated: true` of a source says that its page prints the month of its title,

@@ -38,7 +38,7 @@ from gpuplan.specs.engines_that import engines_that
 from gpuplan.term import USER, Source, Term, total
 from gpuplan.workload.activations import KeepingHabits
 from gpuplan.workload.context import Leaves, Types
-from gpuplan.workload.documents import not_padding
+from gpuplan.workload.documents import longest_of, not_padding
 from gpuplan.workload.mtp import own_params
 from gpuplan.workload.training import StepTerms, TrainingWork, training_work
 
@@ -75,13 +75,16 @@ class Works:
         self._made: dict[Hashable, tuple[object, StepWork]] = {}
         self._machines: dict[Hashable, tuple[object, Hardware]] = {}
 
-    def step(self, subject: WorkSubject, plan: TrainPlan, *, kernel: AttentionKernel, remakes_attention: bool) -> StepWork:
+    def step(
+        self, subject: WorkSubject, plan: TrainPlan, *, kernel: AttentionKernel, remakes_attention: bool, longest: bool = False
+    ) -> StepWork:  # fmt: skip
         """The work of a plan as `step_work` makes it."""
         held = (subject.arch, subject.card, subject.engine, subject.origins, plan)
-        key = (*map(id, held), kernel, remakes_attention)
+        key = (*map(id, held), kernel, remakes_attention, longest)
         if key not in self._made:
             # What the key tells apart by its place in memory stays there.
-            self._made[key] = held, step_work(subject, plan, kernel=kernel, remakes_attention=remakes_attention)
+            made = step_work(subject, plan, kernel=kernel, remakes_attention=remakes_attention, longest=longest)
+            self._made[key] = held, made
         return self._made[key][1]
 
     def machine(self, hw: Hardware, plan: TrainPlan, make: Callable[[], Hardware]) -> Hardware:
@@ -106,9 +109,11 @@ def training_figures(
         UnknownError: the hardware lacks the data type or a parameter that the plan needs.
         UsageError: the engine does not train, or nothing comes of the user's values.
     """
-    pricer = step_pricer(subject, plan, works)
+    whole = step_pricer(subject, plan, works)
+    memory = training_memory(whole.subject, whole.plan, whole.work, whole.recipe, whole.leaves)
+    # Some sample is as long as sequences may be, and memory is enough for it; steps take as long as the others are.
+    pricer = step_pricer(subject, plan, works, longest=True) if plan.padded and whole.profile.pads_to == "longest" else whole
     subject, plan, leaves, recipe, seq_len = pricer.subject, pricer.plan, pricer.leaves, pricer.recipe, pricer.step.seq_len
-    memory = training_memory(subject, plan, pricer.work, recipe, leaves)
     time = step_time(pricer)
     global_batch = subject.plan("global_batch", plan.global_batch)
     computed, waited = time.step, {} if supply is None else input_terms(supply, global_batch)
@@ -123,7 +128,7 @@ def training_figures(
     figures["allocated_memory_bytes"] = memory.allocated
     figures["memory_capacity_bytes"] = subject.hw.memory_capacity
     figures["headroom_bytes"] = remaining_bytes.term("memory.headroom", budget=subject.hw.memory_capacity, used=memory.peak)
-    figures |= host_figures(subject, plan, pricer.work, recipe)
+    figures |= host_figures(subject, plan, whole.work, recipe)
     useful = not_padding(plan, figures["tokens_per_step"], seq_len)
     if useful is not None:
         figures["useful_tokens_per_s"] = rate.term("useful_tokens_per_s", count=useful, seconds=time.step)
@@ -160,8 +165,10 @@ def saved_params(subject: Subject, plan: TrainPlan, pricer: StepPricer) -> Term:
     return params
 
 
-def step_pricer(subject: Subject, plan: TrainPlan, works: Works | None = None) -> StepPricer:
+def step_pricer(subject: Subject, plan: TrainPlan, works: Works | None = None, *, longest: bool = False) -> StepPricer:
     """The work of a plan on its machine under load, ready to be priced; what `works` has of it is not made again.
+
+    `longest`: padded sequences are as long as the longest sample of their micro-batch is on average.
 
     Raises:
         UnknownError: the hardware lacks the data type that the plan needs.
@@ -171,7 +178,7 @@ def step_pricer(subject: Subject, plan: TrainPlan, works: Works | None = None) -
     hw, works = subject.hw, Works() if works is None else works
     kernel = attention_kernel(plan, profile, hw, latent=subject.arch.latent)
     remade = attention_remade(profile, hw)
-    own = works.step(subject, plan, kernel=kernel, remakes_attention=remade)
+    own = works.step(subject, plan, kernel=kernel, remakes_attention=remade, longest=longest)
     hw = hw.mapped(lambda one: works.machine(one, plan, lambda: loaded(one, subject, plan, profile)))
     subject = subject.replaced(hw=hw, engine=subject.engine.replaced(training=profile))
     return StepPricer(
@@ -225,7 +232,7 @@ def loaded(hw: Hardware, subject: Subject, plan: TrainPlan, profile: TrainingPro
 
 
 def step_work(
-    subject: WorkSubject, plan: TrainPlan, *, kernel: AttentionKernel, remakes_attention: bool = False
+    subject: WorkSubject, plan: TrainPlan, *, kernel: AttentionKernel, remakes_attention: bool = False, longest: bool = False
 ) -> StepWork:  # fmt: skip
     """What a plan does in a step with an engine, on whichever machine.
 
@@ -245,6 +252,7 @@ def step_work(
     global_batch = subject.plan("global_batch", plan.global_batch)
     seq_len = subject.plan("seq_len", plan.seq_len)
     micro_batch = subject.plan("micro_batch", plan.micro_batch)
+    seq_len = (longest_of(plan, micro_batch, seq_len) if longest else None) or seq_len
     step = StepTerms(
         **degrees,
         seq_len=seq_len,

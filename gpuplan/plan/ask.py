@@ -69,7 +69,9 @@ class TrainAsk(Spending, Common, kw_only=True):
             least=0, most=1e4,
         ),
     ] = None  # fmt: skip
-    padded: Annotated[bool | None, Option("Each sequence holds one document and padding: not packed", RUN, "", one_way=True)] = None
+    padded: Annotated[
+        bool | None, Option("Each sequence holds one document and padding, as the engine pads: not packed", RUN, "", one_way=True)
+    ] = None  # fmt: skip
     global_batch: Annotated[int | None, Option("Sequences of one optimizer step, over all replicas", RUN, samples=True)] = None
     mtp: Annotated[
         int | None,

@@ -144,7 +144,7 @@ class TrainPlan(Record, kw_only=True):
     document_spread: float | None = None
     """Standard deviation of their lengths over the mean; None: all are as long."""
     padded: bool = False
-    """Each sequence holds one document and padding instead."""
+    """Each sequence holds one document and padding instead: up to the longest of a micro-batch, or whole, as the engine pads."""
 
 
 def train_rules(plan: TrainPlan, shape: Shape) -> Iterator[Rule]:
@@ -239,11 +239,6 @@ def document_rules(plan: TrainPlan) -> Iterator[Rule]:
     yield Rule(plan.documents is not None or not plan.padded, lambda: Problem("plan.padded", "--padded without documents", hint))
     if plan.document_spread is not None:
         yield Rule(plan.documents is not None, lambda: Problem("plan.document-spread", "--document-spread without documents", hint))
-        hint_padded = "leave one of them out"
-        yield Rule(
-            not plan.padded,
-            lambda: Problem("plan.document-spread", "--document-spread says nothing of sequences that are padded", hint_padded),
-        )
 
 
 def schedule_rules(plan: TrainPlan, shape: Shape, micro_batches: Num) -> Iterator[Rule]:

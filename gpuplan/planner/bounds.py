@@ -111,5 +111,5 @@ def sustained(subject: Subject, plan: TrainPlan, tokens: float) -> float:
         made = training_figures(subject.replaced(hw=subject.hw.replaced(count=1, levels=())), alone).figures
     except GpuplanError:
         return 0.0  # The survey says what is wrong with it.
-    step = float(np.min(np.asarray(made["step_time_s"].value)))
-    return UNCUT * step * tokens / float(made["tokens_per_step"].value)
+    rate = made["useful_tokens_per_s" if "useful_tokens_per_s" in made else "tokens_per_s"]
+    return UNCUT * tokens / float(np.max(np.asarray(rate.value)))

@@ -209,7 +209,7 @@ class Search:
         except GpuplanError:
             return 0.0  # The survey says what is wrong with it.
         seen = samples_seen(habits.ask)
-        tokens = self.tokens if seen is None else seen * float(cast("float", space.plan.seq_len))
+        tokens = self.tokens if seen is None else seen * float(cast("float", space.plan.documents or space.plan.seq_len))
         if self.run.pins or found.subject.has_experts():
             return 0.0  # Experts that are spread see the tokens of more ranks: their products may be larger than those of one.
         return sustained(found.subject, first_case(space), tokens)

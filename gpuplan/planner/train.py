@@ -182,7 +182,7 @@ def _offers_alone(goal: PlanTrainAsk, run: TrainAsk, found: Places) -> tuple[Not
 def tokens_of(run: TrainAsk) -> float:
     """Tokens that the run trains on at least."""
     seen = samples_seen(run)
-    return run.tokens or 0.0 if seen is None else seen * (run.seq_len or 1)
+    return run.tokens or 0.0 if seen is None else seen * (run.documents or run.seq_len or 1)
 
 
 def _with_tokens(run: TrainAsk, card: ModelCard) -> tuple[TrainAsk, tuple[Note, ...]]:

@@ -204,11 +204,18 @@ def _usual_rank(habits: Habits, found: Found) -> None:
 
 
 def _adapters(habits: Habits, known: TrainingDefaults) -> None:
-    """The rank of adapters that are asked for without one, and the documents that recipes pack into sequences as long as these."""
-    if known.lora_rank is not None and of_adapters(habits.ask) and not habits.ask.scales:
-        habits.take("lora", int(known.lora_rank.value), known.lora_rank)
+    """The rank and the matrices of adapters that are asked for without, and documents that recipes pack into sequences so long.
+
+    Whoever names no engine has all matrices: which engine will run is not known, and memory must be enough for each.
+    """
+    if of_adapters(habits.ask) and not habits.ask.scales:
+        if known.lora_rank is not None:
+            habits.take("lora", int(known.lora_rank.value), known.lora_rank)
+        if known.lora_targets is not None and habits.ask.engine is not None:
+            habits.take("lora_targets", known.lora_targets.text, known.lora_targets)
     ask, longest = habits.ask, known.packed
-    if (ask.lora is not None or ask.scales) and known.documents is not None and not ask.padded:
+    # Samples of a number that is said are as long as sequences are, unless their length is said too.
+    if (ask.lora is not None or ask.scales) and known.documents is not None and not ask.padded and ask.samples is None:
         mean = int(known.documents.value)
         if ask.seq_len is None or longest is None or ask.seq_len <= longest.value:
             habits.take("documents", mean if ask.seq_len is None else min(mean, ask.seq_len), known.documents)

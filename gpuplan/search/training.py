@@ -100,9 +100,12 @@ def answer_of(ask: TrainAsk, one: Settled, made: TrainingFigures | None = None) 
 
 
 def run_of(ask: TrainAsk, plan: TrainPlan) -> Run | None:
-    """The whole run that is asked about, in tokens; None where the question is about a step."""
+    """The whole run that is asked about, in tokens; None where the question is about a step.
+
+    A sample is a document where the question says how long they are, else a sequence.
+    """
     seen = samples_seen(ask)
-    length = ask.tokens if seen is None else seen * plan.seq_len
+    length = ask.tokens if seen is None else seen * (plan.documents or plan.seq_len)
     if length is None:
         return None
     return Run(tokens=float(length), accelerator_mtbf=ask.mtbf, checkpoint_interval=ask.checkpoint_every)

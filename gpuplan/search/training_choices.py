@@ -89,8 +89,18 @@ def split_rules(ask: TrainAsk, engine: Engine) -> Iterator[Rule]:
         yield Rule(False, partial(_no_schedule, str(ask.schedule), engine))
     if ask.etp is not None and ask.etp > 1 and not {"tp", "ep"} & {*profile.splits, *profile.splits_if_asked}:
         yield Rule(False, partial(_no_split, "etp", ask.etp, engine))
+    if ask.padded and ask.document_spread is not None and profile.pads_to == "whole":
+        yield Rule(False, partial(_no_spread, engine))
     if ask.expert_load is not None and ask.expert_skew is not None:
         yield Rule(False, _load_twice)
+
+
+def _no_spread(engine: Engine) -> Problem:
+    what = f"--document-spread says nothing of sequences that {engine.name} pads to their whole length"
+    hint = (
+        f"leave it out, or name an engine that pads to the longest of a batch: {engines_that(lambda one: one.pads_to == 'longest')}"
+    )
+    return Problem("plan.document-spread", what, hint)
 
 
 def _load_twice() -> Problem:

@@ -78,7 +78,7 @@ def training_notes(ask: TrainAsk, plan: TrainPlan, subject: Subject, figures: Ma
     notes += beyond_notes(subject)
     if plan.recompute == "selective":
         notes.append(Note("recompute.selective", _selective(subject, plan.saving.recompute_modules)))
-    notes += engine_notes(plan, subject)
+    notes += [*padded_notes(plan, subject), *engine_notes(plan, subject)]
     arch, length = subject.arch, float(plan.seq_len)
     if 0 < arch.positions < length:
         told = f"sequences of {length:g} tokens are longer than the {arch.positions} positions that the model has learned"
@@ -104,6 +104,18 @@ def beyond_notes(subject: Subject) -> list[Note]:
     )
     brief = f"beyond the {known.largest.value:,.0f} accelerators of the largest published run"
     return [Note("run.extrapolated", told, "that is what one doubling cost Llama 3's", brief=brief)]
+
+
+def padded_notes(plan: TrainPlan, subject: Subject) -> list[Note]:
+    """What is not counted of samples that are padded to the longest of their micro-batch."""
+    if not plan.padded or training_profile(subject.engine).pads_to == "whole":
+        return []
+    if plan.document_spread is None and float(plan.micro_batch) > 1:
+        told = f"all samples are taken to be as long: the {plan.micro_batch:g} of a micro-batch need no padding"
+        return [Note("documents.spread", told, "give --document-spread: they are padded to the longest of them")]
+    if plan.document_spread and float(plan.parallel.dp) > 1:
+        return [Note("documents.ranks", "ranks wait for the one whose samples are longest, which is not counted")]
+    return []
 
 
 def engine_notes(plan: TrainPlan, subject: Subject) -> list[Note]:

@@ -53,6 +53,7 @@ Group: TypeAlias = Annotated[SourcedText, OneOf(("slice",))]
 Stepping: TypeAlias = Annotated[SourcedText, OneOf(("after", "in-backward"))]
 States: TypeAlias = Annotated[SourcedText, OneOf(OPTIMIZERS)]
 Waiting: TypeAlias = Annotated[SourcedText, OneOf(("optimizer", "params", "activations"))]
+Targets: TypeAlias = Annotated[SourcedText, OneOf(("qv", "attention", "mlp", "all"))]
 Peak: TypeAlias = Annotated[SourcedText, OneOf(("active", "allocated", "reserved", "device-used"))]
 Rank: TypeAlias = Annotated[SourcedText, OneOf(("first", "most-loaded"))]
 
@@ -137,6 +138,8 @@ class TrainingDefaults(Schema):
     """Tokens of the sequences that they pack them into: whoever asks for longer ones has other documents, which nobody knows."""
     lora_rank: CountField | None = None
     """Rank of adapters where they are asked for without one."""
+    lora_targets: Targets | None = None
+    """Which matrices have adapters where its user names it and not them; None: all."""
     fine_tuning: FineTuning | None = None
     """None: it has no recipes for that."""
     alone: AloneDefaults | None = None

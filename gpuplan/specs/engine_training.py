@@ -100,6 +100,8 @@ class TrainingProfile(Schema):
     pipelines: Literal["scheduled", "naive"] = "scheduled"
     """Stages work on several micro-batches at once, by a schedule, or layers are spread over devices and one after the other is at
     work (a model loaded with `device_map`)."""
+    pads_to: Literal["whole", "longest"] = "whole"
+    """Sequences that hold one sample each are padded to their whole length, or to the longest of their micro-batch."""
     sharding: Sharding
     gradients: Gradients
     loss: Loss

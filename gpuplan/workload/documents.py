@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpuplan.formulas.basic import smaller
-from gpuplan.formulas.documents import useful_tokens, weighted_document
+from gpuplan.formulas.documents import longest_sample, useful_tokens, weighted_document
 from gpuplan.plan.train import TrainPlan
 from gpuplan.term import USER, Term
 
@@ -17,6 +17,16 @@ def seen_document(plan: TrainPlan, seq_len: Term) -> Term | None:
         return mean
     spread = Term("plan.document_spread", plan.document_spread, "1", USER)
     return smaller.term("step.document", a=weighted_document.term("step.seen_document", mean=mean, spread=spread), b=seq_len)
+
+
+def longest_of(plan: TrainPlan, micro_batch: Term, seq_len: Term) -> Term | None:
+    """Tokens that each sequence of a micro-batch has, where a collator pads them to the longest; None: nothing is padded."""
+    if plan.documents is None or not plan.padded:
+        return None
+    spread = Term("plan.document_spread", plan.document_spread or 0.0, "1", USER)
+    return longest_sample.term(
+        "step.padded_length", mean=_mean(plan.documents), spread=spread, samples=micro_batch, seq_len=seq_len
+    )
 
 
 def not_padding(plan: TrainPlan, tokens: Term, seq_len: Term) -> Term | None:

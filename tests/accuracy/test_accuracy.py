@@ -307,6 +307,13 @@ def test_running_out_of_memory_is_a_verdict_and_not_an_error(tmp_path: Path) -> 
     assert made["metrics"]["fits"] == {"ran": 1, "ran_said_fits": 1.0, "oom": 1, "oom_said_not": 1.0}
 
 
+def test_a_run_of_which_only_that_it_fitted_is_known_is_a_verdict(tmp_path: Path) -> None:
+    made = judged(tmp_path, {**LLAMA, "measured": {"ran": True}}, {**changed(id="2"), "measured": {"out_of_memory": True}})
+    assert made["metrics"]["fits"] == {"ran": 1, "ran_said_fits": 1.0, "oom": 1, "oom_said_not": 0.0}
+    assert not made["skipped"]
+    assert not made["metrics"]["memory"]["missed"]
+
+
 def test_files_of_all_forms_are_read_and_wrong_ones_refused(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text(json.dumps([LLAMA]), encoding="utf-8")
     (tmp_path / "b.jsonl").write_text(json.dumps(changed(id="b")) + "\n", encoding="utf-8")

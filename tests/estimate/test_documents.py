@@ -6,8 +6,13 @@ from typing import Any
 
 import pytest
 
+from gpuplan.errors import PlanError
 from gpuplan.estimate.long_run import Run
+from gpuplan.estimate.result import Estimate
 from gpuplan.estimate.training import TrainingFigures, training_figures
+from gpuplan.plan.ask import TrainAsk
+from gpuplan.search.library import Library
+from gpuplan.search.training import answer_training
 from tests.estimate.subjects import subject, train_plan
 
 _BERT = "bert-large"
@@ -69,3 +74,61 @@ def test_packing_doubles_bert_on_wikipedia() -> None:
     }
     packed, padded = values(made(**given)), values(made(**given, padded=True))
     assert packed["tokens_per_s"] / padded["useful_tokens_per_s"] == pytest.approx(2.0, rel=0.06)
+
+
+ON_A_DESK: dict[str, Any] = {
+    "model": "llama-3.1-8b", "on": "rtx-4090", "engine": "trl", "lora": 16, "qlora": True, "seq_len": 2048, "micro_batch": 4,
+    "global_batch": 16, "samples": 52_000.0, "recompute": "full",
+}  # fmt: skip
+
+
+def asked(**given: Any) -> Estimate:
+    return answer_training(TrainAsk(**ON_A_DESK | given), Library.shared())
+
+
+def figure(answer: Estimate, name: str) -> float:
+    return float(answer.figures[name].value)
+
+
+def test_collators_pad_to_the_longest_of_a_micro_batch_and_memory_is_enough_for_the_longest_of_all() -> None:
+    whole, short = asked(), asked(documents=200, padded=True)
+    spread = asked(documents=200, padded=True, document_spread=0.7)
+    alike = asked(seq_len=200)
+    for name in ("peak_memory_bytes", "headroom_bytes"):
+        assert figure(short, name) == figure(spread, name) == figure(whole, name)
+    # TRL, as Transformers, pads a batch to the longest of its samples: 200 tokens each are sequences of 200 tokens.
+    assert figure(short, "step_time_s") == pytest.approx(figure(alike, "step_time_s"), rel=1e-9)
+    assert figure(alike, "step_time_s") < figure(spread, "step_time_s") < figure(whole, "step_time_s")
+    # Of four whose lengths spread by 0.7 of their mean, the longest has 1.77 times the mean.
+    assert figure(spread, "tokens_per_step") == pytest.approx(16 * 200 * 1.77, rel=0.01)
+    assert figure(spread, "useful_tokens_per_s") * figure(spread, "step_time_s") == pytest.approx(16 * 200)
+
+
+def test_a_run_of_samples_is_as_many_steps_as_its_samples_fill() -> None:
+    whole, padded, packed = asked(), asked(documents=200, padded=True), asked(documents=200)
+    for answer in (whole, padded):
+        assert figure(answer, "run_time_s") == pytest.approx(52_000 / 16 * figure(answer, "step_time_s"))
+    # Packed, 2,048 tokens hold ten samples.
+    assert figure(packed, "run_time_s") == pytest.approx(52_000 * 200 / 2048 / 16 * figure(packed, "step_time_s"))
+    assert figure(packed, "run_time_s") < figure(padded, "run_time_s") < figure(whole, "run_time_s")
+
+
+def test_megatron_pads_whole_sequences_and_takes_no_spread() -> None:
+    given: dict[str, Any] = {
+        "engine": "megatron-lm",
+        "on": "h100",
+        "qlora": None,
+        "samples": None,
+        "documents": 200,
+        "padded": True,
+    }
+    assert figure(asked(**given), "step_time_s") == figure(asked(**given | {"documents": None, "padded": None}), "step_time_s")
+    with pytest.raises(PlanError) as caught:
+        asked(**given, document_spread=0.7)
+    assert [one.code for one in caught.value.problems] == ["plan.document-spread"]
+
+
+def test_samples_of_which_no_spread_is_known_are_said_to_be_alike() -> None:
+    notes = [{note.code for note in asked(documents=200, padded=True, **given).notes} for given in ({}, {"micro_batch": 1})]
+    assert "documents.spread" in notes[0]
+    assert "documents.spread" not in notes[1]

@@ -164,8 +164,9 @@ def test_a_checkpoint_of_adapters_holds_what_is_trained(engine: str, given: dict
     if given.get("train_edges"):
         assert float(trained.value) > 2 * 128256 * 4096
     elif not given:
-        # Rank times inputs and outputs of the seven matrices of 32 layers: 84 MB in 16 bits.
-        assert float(trained.value) == 16 * 32 * (4096 + 4096 + 2 * (4096 + 1024) + 4096 + 4096 + 3 * (4096 + 14336))
+        # Rank times inputs and outputs of the seven matrices of 32 layers: 84 MB in 16 bits; PEFT's usual ones are two of them.
+        queries, key, output, fed = 4096 + 4096, 4096 + 1024, 4096 + 4096, 3 * (4096 + 14336)
+        assert float(trained.value) == 16 * 32 * (queries + key + (0 if engine == "accelerate" else key + output + fed))
 
 
 def test_a_checkpoint_does_not_depend_on_how_the_work_is_divided() -> None:
