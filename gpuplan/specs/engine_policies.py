@@ -211,6 +211,19 @@ class Tensors(Schema):
     logits."""
 
 
+class Packed(Schema):
+    """What the host does document by document where sequences are packed of several and attention stays within each."""
+
+    rotary: SecondsField | None = None
+    """Of a pass of a layer with attention, for each document: its positions are turned by operators of its own. None: a kernel
+    turns those of all."""
+    together: tuple[int, ...] = ()
+    """Parameters of the models whose positions one kernel turns all the same, or that have none to turn."""
+    slice: SecondsField | None = None
+    """To find a slice of a document in a tensor of which ranks exchange tokens for heads (Ulysses): the host reads both ends from
+    the accelerator. None: a kernel finds all of them."""
+
+
 class Host(Schema):
     """Time that the host takes: accelerators wait where their kernels are shorter."""
 
@@ -222,6 +235,8 @@ class Host(Schema):
     """Families of accelerators that the library does not serve: others' modules call their kernels there."""
     norm: SecondsField | None = None
     """What a norm takes there that is a module of its own: those of queries and keys, which are not in `layer`. None: no more."""
+    packed: Packed | None = None
+    """What it does document by document; None: nothing."""
     step: SecondsField
     """Of a step that belongs to no kernel: data loading, logging, loss scaling, optimizer launches."""
     tensor: SecondsField | None = None
