@@ -211,17 +211,15 @@ class Tensors(Schema):
     logits."""
 
 
-class Packed(Schema):
-    """What the host does document by document where sequences are packed of several and attention stays within each."""
+class Rotary(Schema):
+    """How queries and keys are turned by operators of their own, where no kernel does all of it."""
 
-    rotary: SecondsField | None = None
-    """Of a pass of a layer with attention, for each document: its positions are turned by operators of its own. None: a kernel
-    turns those of all."""
-    together: tuple[int, ...] = ()
-    """Parameters of the models whose positions one kernel turns all the same, or that have none to turn."""
-    slice: SecondsField | None = None
-    """To find a slice of a document in a tensor of which ranks exchange tokens for heads (Ulysses): the host reads both ends from
-    the accelerator. None: a kernel finds all of them."""
+    host: SecondsField
+    """A third of what both passes take of the host in a layer with attention, for the sequences of a micro-batch together."""
+    documents: Literal["all", "each"] = "all"
+    """Documents that sequences are packed of are turned together, or one after the other."""
+    fused_of: tuple[int, ...] = ()
+    """Parameters of the models whose queries and keys one kernel turns all the same, or that have no positions."""
 
 
 class Host(Schema):
@@ -235,8 +233,11 @@ class Host(Schema):
     """Families of accelerators that the library does not serve: others' modules call their kernels there."""
     norm: SecondsField | None = None
     """What a norm takes there that is a module of its own: those of queries and keys, which are not in `layer`. None: no more."""
-    packed: Packed | None = None
-    """What it does document by document; None: nothing."""
+    rotary: Rotary | None = None
+    """What turning queries and keys takes beyond `layer`; None: no more."""
+    slice: SecondsField | None = None
+    """To find a slice of a document in a tensor of which ranks exchange tokens for heads (Ulysses): the host reads both ends from
+    the accelerator. None: a kernel finds all of them."""
     step: SecondsField
     """Of a step that belongs to no kernel: data loading, logging, loss scaling, optimizer launches."""
     tensor: SecondsField | None = None

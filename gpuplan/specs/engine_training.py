@@ -217,7 +217,9 @@ class TrainingProfile(Schema):
             replayed = made.host.replaced(layer=self.host.graph)
             tensor = made.tensor.replaced(host=None, call=None)
             made = made.replaced(
-                host=replayed.replaced(norm=None, bare=None, packed=None), experts=made.experts.replaced(host=None), tensor=tensor
+                host=replayed.replaced(norm=None, bare=None, rotary=None, slice=None),
+                experts=made.experts.replaced(host=None),
+                tensor=tensor,
             )
         if dispatcher is not None and self.experts.dispatch is not None:
             ways = "once-a-node" if dispatcher in ("deepep", "hybridep") else "each-copy"

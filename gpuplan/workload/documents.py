@@ -35,9 +35,7 @@ def packed_documents(plan: TrainPlan, step: StepTerms) -> Term | None:
     """Documents of a micro-batch; None: sequences are whole, or padded documents."""
     if plan.documents is None or plan.padded:
         return None
-    return packed_count.term(
-        "step.documents", micro_batch=step.micro_batch, seq_len=step.seq_len, documents=_mean(plan.documents)
-    )
+    return packed_count.term("step.documents", micro_batch=step.micro_batch, seq_len=step.seq_len, documents=_mean(plan.documents))
 
 
 def _mean(length: float) -> Term:
