@@ -1,4 +1,4 @@
-"""How long does the host take to turn queries and keys, and for each document of packed sequences?"""
+"""What does it take to turn queries and keys operator by operator, and what does the host take for each packed document?"""
 
 from __future__ import annotations
 
@@ -6,12 +6,17 @@ from gpuplan.estimate.pricing import alone
 from gpuplan.estimate.step_pricer import StepPricer
 from gpuplan.formulas.basic import repeated_seconds
 from gpuplan.formulas.documents import sliced_count
+from gpuplan.formulas.layers import layer_stream_bytes
 from gpuplan.formulas.training import shared_count
+from gpuplan.plan.precision import RECIPES, byte
 from gpuplan.specs.engine_policies import Rotary
 from gpuplan.specs.quantity import Sourced
-from gpuplan.term import Term
+from gpuplan.term import Term, total
+from gpuplan.work import Stream
+from gpuplan.workload.context import ONE
 from gpuplan.workload.counts import count
 from gpuplan.workload.documents import packed_documents
+from gpuplan.workload.program import Role
 from gpuplan.workload.training import BlockWork
 
 
@@ -21,22 +26,43 @@ def document_seconds(pricer: StepPricer, key: str, block: BlockWork, passes: Ter
     `rotary` is that of turning queries and keys operator by operator, for all sequences or for one document after the other;
     `slices` that of putting the slices of documents in order that ranks exchange for heads.
     """
-    held, parts = pricer.profile.host, {}
+    held, leaves, parts = pricer.profile.host, pricer.leaves, {}
     if not block.forward.attentions:
         return {}
     at = f"layer.{key}.issue" + ("_with_again" if again else "")
     documents = packed_documents(pricer.plan, pricer.step)
-    if held.rotary is not None and float(pricer.subject.counts.params_total.value) not in held.rotary.fused_of:
-        parts["rotary"] = _turned(pricer, at, held.rotary, documents, passes)
+    rotary = turned_apart(pricer)
+    if rotary is not None and rotary.host is not None:
+        times = passes if documents is None or rotary.documents == "all" else leaves.times(f"{at}.turned", documents, passes)
+        parts["rotary"] = repeated_seconds.term(
+            f"{at}.rotary", count=times, seconds=pricer.subject.habit("rotary_host", rotary.host)
+        )
     if held.slice is not None and documents is not None and pricer.plan.parallel.cp_kind == "ulysses" and not alone(pricer.step.cp):
         parts["slices"] = _sliced(pricer, at, held.slice, documents, again=again)
     return parts
 
 
-def _turned(pricer: StepPricer, at: str, habit: Rotary, documents: Term | None, passes: Term) -> Term:
-    """Host time of turning queries and keys."""
-    times = passes if documents is None or habit.documents == "all" else pricer.leaves.times(f"{at}.turned", documents, passes)
-    return repeated_seconds.term(f"{at}.rotary", count=times, seconds=pricer.subject.habit("rotary_host", habit.host))
+def turned_apart(pricer: StepPricer) -> Rotary | None:
+    """How the engine turns queries and keys of this model operator by operator; None: one kernel does, or nothing is turned."""
+    rotary = pricer.profile.host.rotary
+    return None if rotary is None or float(pricer.subject.counts.params_total.value) in rotary.fused_of else rotary
+
+
+def turning_streams(pricer: StepPricer, phase: str, key: str, block: BlockWork) -> list[Stream]:
+    """What the operators that turn queries and keys read and write in a layer beyond one kernel; latent attention turns little."""
+    rotary = turned_apart(pricer)
+    habit = None if rotary is None else rotary.passes_backward if phase == "backward" else rotary.passes
+    if habit is None or not block.forward.attentions or block.forward.of(Role.KEY_VALUE_UP).ops:
+        return []
+    at, core = f"{phase}.{key}.rotary", block.forward.attentions[0]
+    name = "rotary_passes_backward" if phase == "backward" else "rotary_passes"
+    heads = total(f"{at}.heads", {"queries": core.heads, "keys": core.kv_heads})
+    size = layer_stream_bytes.term(
+        f"{at}.bytes", tokens=pricer.work.tokens, width=pricer.leaves.times(f"{at}.width", heads, core.k_dim),
+        passes=pricer.subject.habit(name, habit), ways=ONE,
+        element_bytes=byte("recipe.activation_bytes", RECIPES[pricer.plan.precision].activation),
+    )  # fmt: skip
+    return [Stream(name=at, size=size, launches=pricer.leaves(f"{key}.turned_tensors", 2))]
 
 
 def _sliced(pricer: StepPricer, at: str, plain: Sourced, documents: Term, *, again: bool) -> Term:

@@ -214,8 +214,13 @@ class Tensors(Schema):
 class Rotary(Schema):
     """How queries and keys are turned by operators of their own, where no kernel does all of it."""
 
-    host: SecondsField
-    """A third of what both passes take of the host in a layer with attention, for the sequences of a micro-batch together."""
+    host: SecondsField | None = None
+    """A third of what both passes take of the host in a layer with attention, for the sequences of a micro-batch together; None:
+    nothing, they are replayed."""
+    passes: RatioField | None = None
+    """Reads and writes of queries and keys in the forward pass beyond those of one kernel; None: no more."""
+    passes_backward: RatioField | None = None
+    """The same of the backward pass."""
     documents: Literal["all", "each"] = "all"
     """Documents that sequences are packed of are turned together, or one after the other."""
     fused_of: tuple[int, ...] = ()
