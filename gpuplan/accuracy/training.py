@@ -16,6 +16,7 @@ from gpuplan.plan.ask import TrainAsk
 from gpuplan.plan.remat import ALSO_CALLED, POLICIES, RESULTS
 from gpuplan.plan.words import (
     AttentionKernel,
+    ContextKind,
     Offload,
     Overlap,
     Precision,
@@ -33,6 +34,8 @@ PRECISIONS: Mapping[str, Precision] = {
     "int8": "int8", "int8-or-fp8": "int8",
 }  # fmt: skip
 OVERLAPS: Mapping[str, Overlap] = {"tp": "tp", "grad_reduce": "dp", "param_gather": "dp", "p2p": "pp", "moe_a2a": "ep"}
+CONTEXT_KINDS: Mapping[str, ContextKind] = {"p2p": "ring", "all_gather": "all-gather", "a2a": "ulysses"}
+"""What Transformer Engine calls the ways in which ranks share a sequence."""
 ROUNDED = 0.04
 """How far a batch may be from a multiple of what the ranks take at once and be that multiple in round figures (OPT's 2M tokens)."""
 NAIVE = "naive"
@@ -97,7 +100,7 @@ def training_ask(
         fp8_attention=run.get("fp8_attention") if isinstance(run.get("fp8_attention"), bool) else None,
         offload=_offload(run), offload_layers=_offload_layers(run),
         reduce_in=_reduce_in(row), mtp=modules_of(run), **stages_of(run, degrees.get("pp", 1)),
-        attention=_attention(row),
+        attention=_attention(row), cp_kind=CONTEXT_KINDS.get(str(run.get("cp_comm"))),
         chunked_loss=_in_pieces(run),
         step_in_backward=True if run.get("optimizer_in_bwd") else None,
     )  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gpuplan.estimate.adapter_time import widening_traffic
+from gpuplan.estimate.packed_time import document_seconds
 from gpuplan.estimate.pricing import alone, no_time
 from gpuplan.estimate.step_pricer import StepPricer
 from gpuplan.formulas.basic import remaining_seconds, repeated_seconds
@@ -44,7 +45,7 @@ def issue_of(pricer: StepPricer, key: str, block: BlockWork, launched: Term, *, 
     """Host time of a layer and micro-batch in all its passes, `again` with the forward pass once more; `launched` is of one."""
     name = f"layer.{key}.issue" + ("_with_again" if again else "")
     passes = count("host_passes_recomputed" if again else "host_passes")
-    beside = hook_seconds(pricer, key, block, again=again)
+    beside = hook_seconds(pricer, key, block, again=again) | document_seconds(pricer, key, block, passes, again=again)
     # Products that gather or scatter as they go (Transformer Engine's userbuffers) call nothing.
     fused = "tp" in (pricer.plan.how.overlap or ())
     if pricer.profile.tensor.call is not None and not fused and not alone(pricer.work.dense_stride):

@@ -6,6 +6,7 @@ from gpuplan.estimate.adapter_time import adapter_seconds, widening_seconds, wid
 from gpuplan.estimate.attention_time import attention_remade, attention_seconds
 from gpuplan.estimate.beside import beside_seconds, window_within
 from gpuplan.estimate.issue_time import waits_and_again
+from gpuplan.estimate.packed_time import turning_streams
 from gpuplan.estimate.pricing import alone, happens, no_time, priced
 from gpuplan.estimate.step_pricer import StepPricer
 from gpuplan.estimate.tensor_time import tensor_seconds
@@ -55,7 +56,8 @@ def layer_seconds(pricer: StepPricer, key: str, block: BlockWork) -> dict[str, T
                 )
                 seconds = attention_seconds(f"{phase}.{key}.{kind}", items, pricer.attention, hw, scores)
             else:
-                pace, seconds = kind, priced(f"{phase}.{key}.{kind}", layer_streams(pricer, work), hw)
+                streams = [*layer_streams(pricer, work), *turning_streams(pricer, phase, key, block)]
+                pace, seconds = kind, priced(f"{phase}.{key}.{kind}", streams, hw)
             found[phase] = paced(pricer, pace, seconds)
         return found
 

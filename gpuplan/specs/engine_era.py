@@ -21,7 +21,7 @@ from gpuplan.specs.engine_defaults import (
     Types,
 )
 from gpuplan.specs.engine_memory import LargeDevice, PaddedExperts, ProfilingEra, SmallDevice, WindowedKv
-from gpuplan.specs.engine_policies import Portion, StoredBytes
+from gpuplan.specs.engine_policies import Portion, Rotary, StoredBytes
 from gpuplan.specs.engine_schedule import Schedule, StageHost, UndividedContexts, UndividedWindows, VectorDecode, WarpExperts
 from gpuplan.specs.measured_base import MatmulKind
 from gpuplan.specs.quantity import BytesField, CountField, FactorField, RatioField, SecondsField, ShareField, Sourced
@@ -36,7 +36,7 @@ POLICIES: Mapping[str, tuple[str, str]] = {
     "unfused_latent": ("attention", "unfused_latent"), "at_step": ("gradients", "at_step"),
     "temporaries": ("gradients", "temporaries"), "stand_ins": ("gradients", "stand_ins"),
     "adapter_read": ("adapters", "read"), "adapter_read_backward": ("adapters", "read_backward"),
-    "dequantise_in_place": ("adapters", "dequantise_in_place"),
+    "dequantise_in_place": ("adapters", "dequantise_in_place"), "rotary": ("host", "rotary"), "slice": ("host", "slice"),
 }  # fmt: skip
 """What an era may state of a training profile: a policy, and its part."""
 BYTES = ("logits", "logits_split", "at_step", "temporaries", "stand_ins")
@@ -131,6 +131,10 @@ class Era(Schema):
     expert_host: SecondsField | None = None
     expert_start: SecondsField | None = None
     layer_host: SecondsField | None = None
+    rotary: Rotary | None = None
+    """How queries and keys were turned."""
+    slice: SecondsField | None = None
+    """Host time to find a slice of a document where ranks exchanged tokens for heads."""
     dp_overlap: Share | None = None
     ep_overlap: Share | None = None
     held_logits: BytesField | None = None

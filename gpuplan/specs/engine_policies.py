@@ -211,6 +211,22 @@ class Tensors(Schema):
     logits."""
 
 
+class Rotary(Schema):
+    """How queries and keys are turned by operators of their own, where no kernel does all of it."""
+
+    host: SecondsField | None = None
+    """A third of what both passes take of the host in a layer with attention, for the sequences of a micro-batch together; None:
+    nothing, they are replayed."""
+    passes: RatioField | None = None
+    """Reads and writes of queries and keys in the forward pass beyond those of one kernel; None: no more."""
+    passes_backward: RatioField | None = None
+    """The same of the backward pass."""
+    documents: Literal["all", "each"] = "all"
+    """Documents that sequences are packed of are turned together, or one after the other."""
+    fused_of: tuple[int, ...] = ()
+    """Parameters of the models whose queries and keys one kernel turns all the same, or that have no positions."""
+
+
 class Host(Schema):
     """Time that the host takes: accelerators wait where their kernels are shorter."""
 
@@ -222,6 +238,11 @@ class Host(Schema):
     """Families of accelerators that the library does not serve: others' modules call their kernels there."""
     norm: SecondsField | None = None
     """What a norm takes there that is a module of its own: those of queries and keys, which are not in `layer`. None: no more."""
+    rotary: Rotary | None = None
+    """What turning queries and keys takes beyond `layer`; None: no more."""
+    slice: SecondsField | None = None
+    """To find a slice of a document in a tensor of which ranks exchange tokens for heads (Ulysses): the host reads both ends from
+    the accelerator. None: a kernel finds all of them."""
     step: SecondsField
     """Of a step that belongs to no kernel: data loading, logging, loss scaling, optimizer launches."""
     tensor: SecondsField | None = None

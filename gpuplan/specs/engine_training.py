@@ -216,11 +216,13 @@ class TrainingProfile(Schema):
             shares: dict[str, Any] = {key: getattr(given, key) if key in overlap else off for key in kinds}
             made = made.replaced(overlap=Overlap(**shares))
         if graphs and self.host.graph is not None:
-            replayed = made.host.replaced(layer=self.host.graph)
+            replayed, held = made.host.replaced(layer=self.host.graph), made.host.rotary
             tensor = made.tensor.replaced(host=None, call=None)
+            rotary = None if held is None else held.replaced(host=None)
             made = made.replaced(
-                host=replayed.replaced(norm=None, bare=None), experts=made.experts.replaced(host=None), tensor=tensor
-            )
+                host=replayed.replaced(norm=None, bare=None, slice=None, rotary=rotary),
+                experts=made.experts.replaced(host=None), tensor=tensor,
+            )  # fmt: skip
         if dispatcher is not None and self.experts.dispatch is not None:
             ways = "once-a-node" if dispatcher in ("deepep", "hybridep") else "each-copy"
             made = made.replaced(experts=made.experts.replaced(dispatch=ways))

@@ -9,6 +9,14 @@ _KEPT = Source("paper", "Reducing Activation Recomputation in Large Transformer 
 _CAUSAL = Source("paper", "FlashAttention-2: Faster Attention with Better Parallelism", f"{_ARXIV}2307.08691", "4.1")
 _BACKWARD = Source("paper", "Training Compute-Optimal Large Language Models", f"{_ARXIV}2203.15556", "Appendix F")
 _ZERO3 = Source("paper", "ZeRO: Memory Optimizations Toward Training Trillion Parameter Models", f"{_ARXIV}1910.02054", "7.2.2")
+_SLICED = Source(
+    "engine",
+    "Transformer Engine 2.17: attention/dot_product_attention/context_parallel.py",
+    "https://github.com/NVIDIA/TransformerEngine/blob/2e559f062497bef768dfbe9d7e45548fadeca80a/transformer_engine/pytorch/attention/"
+    "dot_product_attention/context_parallel.py",
+    "AttnFuncWithCPAndQKVOA2A: queries, keys, values and outputs forward, the gradients of each backward;"
+    " reorder_seq_chunks_before_a2a_after_attn_thd: two slices of each document for each rank",
+)
 _ULYSSES = Source(
     "paper", "DeepSpeed Ulysses: System Optimizations for Extreme Long Sequence Transformers", f"{_ARXIV}2309.14509",
     "3.2: four all-to-alls of a layer's activations forward, and as many of their gradients backward",
@@ -104,6 +112,9 @@ COUNTS: dict[str, tuple[float, Source]] = {
         for what, value in (("pipeline_ends", ends), ("idle_share", share))
     },
     "chunks_zb_v": (2, _ZERO_BUBBLE),
+    "sliced_tensors": (8, _SLICED),
+    "sliced_tensors_recomputed": (12, _SLICED),
+    "slices_a_rank": (2, _SLICED),
     "context_exchanges": (3, _RING),
     "head_exchanges": (2, _ULYSSES),
     "sends_a_chunk": (2, _PIPELINE),

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from gpuplan.formulas.basic import smaller
-from gpuplan.formulas.documents import longest_sample, useful_tokens, weighted_document
+from gpuplan.formulas.documents import longest_sample, packed_count, useful_tokens, weighted_document
 from gpuplan.plan.train import TrainPlan
 from gpuplan.term import USER, Term
+
+if TYPE_CHECKING:
+    from gpuplan.workload.training import StepTerms
 
 
 def seen_document(plan: TrainPlan, seq_len: Term) -> Term | None:
@@ -34,6 +39,13 @@ def not_padding(plan: TrainPlan, tokens: Term, seq_len: Term) -> Term | None:
     if plan.documents is None or not plan.padded:
         return None
     return useful_tokens.term("step.useful_tokens", tokens=tokens, documents=_mean(plan.documents), seq_len=seq_len)
+
+
+def packed_documents(plan: TrainPlan, step: StepTerms) -> Term | None:
+    """Documents of a micro-batch; None: sequences are whole, or padded documents."""
+    if plan.documents is None or plan.padded:
+        return None
+    return packed_count.term("step.documents", micro_batch=step.micro_batch, seq_len=step.seq_len, documents=_mean(plan.documents))
 
 
 def _mean(length: float) -> Term:

@@ -145,6 +145,15 @@ def test_attention_is_asked_for_as_the_page_says_it_ran(tmp_path: Path, framewor
     assert training_question(read, answers()).attention == asked
 
 
+@pytest.mark.parametrize(("said", "asked"), [("a2a", "ulysses"), ("p2p", "ring"), ("all_gather", "all-gather"), (None, None)])
+def test_ranks_of_a_sequence_attend_as_a_row_names_it_with_transformer_engine(
+    tmp_path: Path, said: str | None, asked: str | None
+) -> None:
+    run = {"cp": 2} | ({} if said is None else {"cp_comm": said})
+    (read,) = read_rows([written(tmp_path, changed(hardware={"accelerator": "a100-sxm-80gb"}, run=run))])
+    assert training_question(read, answers()).cp_kind == asked
+
+
 @pytest.mark.parametrize(
     ("parts", "profile"),
     [
