@@ -166,7 +166,7 @@ def _machine(row: Row, chips: int) -> str:
         return f"{chips // per_node}x{per_node}x{name}@{f'{ports}x' if ports > 1 else ''}ethernet-{port}"
     infiniband = re.match(r"(\d+)\s*Gb(?:/s|ps)\s+InfiniBand", network)
     if infiniband and int(infiniband[1]) in INFINIBAND and isinstance(per_node, int) and chips > per_node and chips % per_node == 0:
-        return f"{chips // per_node}x{per_node}x{name}@{INFINIBAND[int(infiniband[1])]}"
+        return f"{chips // per_node}x{per_node}x{name}@1x{INFINIBAND[int(infiniband[1])]}"
     said = re.match(r"(\d+)\s*Gb(?:/s|ps)\s+(?:per node|node-to-node)", network)
     if said and isinstance(per_node, int) and chips > per_node:
         ports = int(said[1]) // FUSED_NETWORK
