@@ -129,6 +129,8 @@ def _attention(row: Row) -> AttentionKernel | None:
     said = row.run.get("attention")
     if said == "standard":
         return "eager"
+    if said == "flash" and row.engine:
+        return "flash"
     if said == "flash1" or (said == "flash" and not row.engine):
         return "flash1"
     return "flash2" if said == "flash2" or "NVTE_FUSED_ATTN=0" in str(said) else None
