@@ -36,6 +36,13 @@ PAIRWISE = Source(
     section="a100_pairwise_nvlink, h100_pairwise_nvlink: 531 MB in 33.5 ms and 66 MB in 2.05 ms, which is 24 and 49 GB/s of a ring",
     checked="2026-11-29",
 )
+RINGS_ALONE = Source(
+    "docs",
+    "NCCL 2.29: src/graph/tuning.cc, ncclTopoTuneModel",
+    url="https://github.com/NVIDIA/nccl/blob/5067397c2676d5aed50042fc39e5c8ee96eb0027/src/graph/tuning.cc",
+    section="of all-gather and reduce-scatter the ring, PAT and what the switches do; PAT where a node has one rank (ncclPatEnable)",
+    checked="2026-11-30",
+)
 SCALING_BOOK = Source(
     "paper",
     "How to Scale Your Model, Sharded Matrices and How to Multiply Them",
@@ -114,6 +121,21 @@ def ring_wire(*, size: Bytes, rounds: Count, reach: Count, ranks: Count) -> Byte
     (12000000000.0, 0.0)
     """
     return where(ranks > 1.0, rounds * (reach - 1.0) / reach * size, 0.0 * size)
+
+
+@formula(RINGS_ALONE)
+def network_ring_wire(*, size: Bytes, reach: Count, ranks: Count, covered: Count) -> Bytes:
+    """Bytes that each rank's share of the network carries when an all-gather or a reduce-scatter goes round all `reach` ranks.
+
+    All-reduces of several nodes are summed inside each before they leave it; these are not: of everything that a node's ranks
+    hand round, all but their own comes in over the network once. `covered` ranks are inside a node, `ranks` is how many nodes.
+
+    >>> network_ring_wire(size=8e9, reach=16.0, ranks=2.0, covered=8.0) / 1e9
+    0.9375
+    >>> network_ring_wire(size=8e9, reach=8.0, ranks=1.0, covered=8.0)
+    0.0
+    """
+    return where(ranks > 1.0, (reach - 1.0) / reach * size / covered, 0.0 * size)
 
 
 @formula(NCCL_TESTS)

@@ -376,7 +376,13 @@ def _as_late(level: Level, parameters: Mapping[str, Term]) -> dict[str, Term]:
         for key, term in parameters.items()
         if key.startswith(f"fabric.{level.name}.") and key.endswith(".start") and term.value < late.value
     }
-    return {key: greatest(f"hw.{key}", {"fitted": term, "message": late}) for key, term in fitted.items()}
+    # Whose ports are driven by sockets, of which no ring reaches more than anything else does.
+    rings = {
+        key: parameters[f"{key.removesuffix('.ring')}.full"]
+        for key in parameters
+        if key.startswith(f"fabric.{level.name}.") and key.endswith(".ring")
+    }
+    return rings | {key: greatest(f"hw.{key}", {"fitted": term, "message": late}) for key, term in fitted.items()}
 
 
 def _as_measured(level: Level, count: int) -> dict[str, Term]:

@@ -22,6 +22,10 @@ ZERO = Term("zero", 0.0, "s", DEFINITION)
 PLACED = Source("definition", "the placement of the group on the fabric")
 RINGS = {"all_reduce": 2.0, "all_gather": 1.0, "reduce_scatter": 1.0}
 """How often a collective goes round a ring of its ranks."""
+FLAT = ("all_gather", "reduce_scatter")
+"""Collectives that go round all ranks of all nodes, whichever node they are in."""
+NCCL = ("switched", "hybrid-mesh", "pcie-tree")
+"""Links inside machines whose library that is known of; others cut a collective by the levels of a torus or a mesh."""
 _WIRE: dict[str, Formula[...]] = {
     "all_reduce": fabric.all_reduce_wire, "all_gather": fabric.gather_wire, "reduce_scatter": fabric.gather_wire,
     "broadcast": fabric.broadcast_wire,
@@ -47,7 +51,7 @@ def collective_seconds(item: Collective, hw: Hardware, *, custom_all_reduce: boo
     latencies: list[Term] = []
     reaches: list[Term] = []
     for at, level in enumerate(hw.levels):
-        here = f"{name}.{level.name}"
+        here, ring = f"{name}.{level.name}", None
         inner = below or Term(f"{here}.below", 1.0, "1", PLACED)
         if at == len(hw.levels) - 1:
             reach = item.group
@@ -66,10 +70,12 @@ def collective_seconds(item: Collective, hw: Hardware, *, custom_all_reduce: boo
         elif at > 0 and level.topology == "pcie-tree" and item.kind in RINGS:
             rounds = Term(f"{here}.rounds", RINGS[item.kind], "1", DEFINITION)
             wire = fabric.ring_wire.term(f"{here}.wire_bytes", size=item.size, rounds=rounds, reach=reach, ranks=ranks)
+        elif (ring := _ring_share(hw, at, item.kind)) is not None:
+            wire = fabric.network_ring_wire.term(f"{here}.wire_bytes", size=item.size, reach=reach, ranks=ranks, covered=inner)
         else:
             wire = _WIRE[item.kind].term(f"{here}.wire_bytes", size=item.size, ranks=ranks, covered=inner)
         prefix = f"fabric.{level.name}.{kind}"
-        transfers.append(_transfer(here, hw, prefix, at, wire=wire, ranks=ranks, item=item))
+        transfers.append(_transfer(here, hw, prefix, at, wire=wire, ranks=ranks, item=item, share=ring))
         latencies.append(_latency(here, hw, prefix, ranks, item.size))
         reaches.append(reach)
         below = reach
@@ -165,14 +171,24 @@ def _size(hw: Hardware, at: int) -> Term:
     return hw.termed(f"levels.{at}.size", made) or made(hw)
 
 
-def _transfer(here: str, hw: Hardware, prefix: str, at: int, *, wire: Term, ranks: Term, item: Collective) -> Term:
+def _ring_share(hw: Hardware, at: int, kind: str) -> Term | None:
+    """The share of a network's rate that a ring through all ranks reaches; None: a collective is cut by the levels."""
+    if at == 0 or kind not in FLAT or not hw.asked("rings alone", lambda one: one.levels[0].topology in NCCL):
+        return None
+    key = f"fabric.{hw.levels[at].name}.{kind}.ring"
+    return hw.termed(key, lambda one: one.parameters.get(key))
+
+
+def _transfer(
+    here: str, hw: Hardware, prefix: str, at: int, *, wire: Term, ranks: Term, item: Collective, share: Term | None = None
+) -> Term:
     level = hw.levels[at]
     bandwidth = level.bandwidth_per_direction
     if hw.asked(f"levels.{at}.oversubscribed", lambda one: one.levels[at].oversubscription != 1.0):
         name = f"hw.fabric.{level.name}.oversubscription"
         factor = _of_level(hw, at, name, "oversubscription", lambda one: one.oversubscription)
         bandwidth = oversubscribed.term(f"{here}.bandwidth", bandwidth=bandwidth, oversubscription=factor)
-    share = _share(here, hw, prefix, at, ranks=ranks, item=item)
+    share = share or _share(here, hw, prefix, at, ranks=ranks, item=item)
     on_wire = fabric.wire_seconds.term(f"{here}.wire_s", wire=wire, bandwidth=bandwidth, share=share)
     return fabric.level_seconds.term(f"{here}.transfer_s", wire=on_wire, ramp=hw.parameter(f"{prefix}.ramp"))
 

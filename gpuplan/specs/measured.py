@@ -290,6 +290,8 @@ class CollectiveFit(Section):
     """What messages beyond `switch` take more: a protocol with the full rate that synchronises; see `level_start_seconds`."""
     switch: Message
     """Size of the message, divided by the ranks, at which the library changes over; 1 B where it has no other protocol."""
+    ring: Share | None = None
+    """Share of a network's rate that a ring through all ranks of all nodes reaches, where the library knows no other way."""
     fit: Fit | None = None
     """How well it fits."""
 

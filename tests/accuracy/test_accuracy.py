@@ -136,7 +136,7 @@ def test_frameworks_without_a_profile_are_taken_as_what_they_resemble(
         ("megatron-deepspeed", "flash2", "flash2"),
         ("megatron-deepspeed", "standard", "eager"),
         ("megatron-lm", "flash2", "flash2"),
-        ("megatron-lm", "flash", None),
+        ("megatron-lm", "flash", "flash"),
     ],
 )
 def test_attention_is_asked_for_as_the_page_says_it_ran(tmp_path: Path, framework: str, said: str, asked: str | None) -> None:
