@@ -40,7 +40,7 @@ RINGS_ALONE = Source(
     "docs",
     "NCCL 2.29: src/graph/tuning.cc, ncclTopoTuneModel",
     url="https://github.com/NVIDIA/nccl/blob/5067397c2676d5aed50042fc39e5c8ee96eb0027/src/graph/tuning.cc",
-    section="of all-gather and reduce-scatter the ring, PAT and what the switches do; PAT where a node has one rank (ncclPatEnable)",
+    section="of all-gather and reduce-scatter ring, PAT and what the switches do; PAT where a node has one rank (ncclPatEnable)",
     checked="2026-11-30",
 )
 SCALING_BOOK = Source(

@@ -34,7 +34,7 @@ def wire(made: Term, level: str) -> float:
 @pytest.mark.parametrize("kind", ["all_gather", "reduce_scatter"])
 @pytest.mark.parametrize("nodes", [2, 4])
 def test_a_ring_brings_all_but_its_own_share_over_the_network(kind: CollectiveKind, nodes: int) -> None:
-    """nccl-tests issue 290: 46 to 48 GB/s a port of 50 is what a ring's bus bandwidth comes to, which counts (N-1)/N of the size."""
+    """nccl-tests issue 290: 46 to 48 GB/s a port of 50 is what a ring's bus bandwidth comes to: it counts (N-1)/N of the size."""
     hw = machine(f"{nodes}xdgx-h100")
     made = took(kind, hw, 8.0 * nodes)
     ranks = 8 * nodes
