@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 
 from gpuplan.errors import Problem, UnknownError
 from gpuplan.formulas import collectives as fabric
+from gpuplan.formulas.basic import repeated_seconds
 from gpuplan.formulas.links import oversubscribed
+from gpuplan.formulas.memory import shard_bytes
 from gpuplan.machine.hardware import Hardware
 from gpuplan.record import Record
 from gpuplan.term import DEFINITION, Formula, Source, Term, greatest, total
@@ -45,6 +47,10 @@ def collective_seconds(item: Collective, hw: Hardware, *, custom_all_reduce: boo
     if not hw.levels:
         hint = "name a system or an instance in --on"
         raise UnknownError(Problem("hw.no-fabric", f"{hw.name} has no fabric level for `{name}`", hint, name))
+    if item.calls is not None:
+        size = shard_bytes.term(f"{name}.call_bytes", size=item.size, shards=item.calls)
+        each = collective_seconds(item.replaced(name=f"{name}.each", size=size, calls=None), hw)
+        return repeated_seconds.term(f"{name}.seconds", count=item.calls, seconds=each)
     kind = "all_gather" if item.kind == "broadcast" else item.kind
     below: Term | None = None
     transfers: list[Term] = []
@@ -75,8 +81,10 @@ def collective_seconds(item: Collective, hw: Hardware, *, custom_all_reduce: boo
         else:
             wire = _WIRE[item.kind].term(f"{here}.wire_bytes", size=item.size, ranks=ranks, covered=inner)
         prefix = f"fabric.{level.name}.{kind}"
-        transfers.append(_transfer(here, hw, prefix, at, wire=wire, ranks=ranks, item=item, share=ring))
-        latencies.append(_latency(here, hw, prefix, ranks, item.size))
+        transfer = _transfer(here, hw, prefix, at, wire=wire, ranks=ranks, item=item, share=ring)
+        transfers.append(transfer)
+        start = _latency(here, hw, prefix, ranks, item.size)
+        latencies.append(start if ring is None else _ring_latency(here, hw, prefix, (ranks, inner), transfer, start))
         reaches.append(reach)
         below = reach
     transfer = greatest(f"{name}.transfer_s", {f"{level.name}": term for level, term in zip(hw.levels, transfers, strict=True)})
@@ -175,7 +183,7 @@ def _ring_share(hw: Hardware, at: int, kind: str) -> Term | None:
     """The share of a network's rate that a ring through all ranks reaches; None: a collective is cut by the levels."""
     if at == 0 or kind not in FLAT or not hw.asked("rings alone", lambda one: one.levels[0].topology in NCCL):
         return None
-    key = f"fabric.{hw.levels[at].name}.{kind}.ring"
+    key = f"fabric.{hw.levels[at].name}.{kind}.ring.share"
     return hw.termed(key, lambda one: one.parameters.get(key))
 
 
@@ -260,6 +268,18 @@ def _shots(here: str, hw: Hardware, prefix: str, item: Collective) -> Term:
         one=fabric.wire_seconds.term(f"{here}.one_shot_s", wire=one, **link),
         two=fabric.wire_seconds.term(f"{here}.wire_s", wire=two, **link),
         bulk=hw.parameter(f"{prefix}.bulk"), ramp=hw.parameter(f"{prefix}.ramp"),
+    )  # fmt: skip
+
+
+def _ring_latency(here: str, hw: Hardware, prefix: str, placed: tuple[Term, Term], transfer: Term, start: Term) -> Term:
+    """Of a ring through all ranks; where each node has one of them, the library goes by trees (PAT)."""
+    nodes, inside = placed
+    steps = {
+        key: hw.parameter(f"{prefix}.ring.{key}")
+        for key in ("hop", "hop_inside", "flagged_hop", "flagged_hop_inside", "flagged_share")
+    }
+    return fabric.ring_start_seconds.term(
+        f"{here}.ring_s", nodes=nodes, inside=inside, start=start, transfer=transfer, **steps
     )  # fmt: skip
 
 
