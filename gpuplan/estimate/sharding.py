@@ -60,10 +60,10 @@ def gradient_sync(pricer: StepPricer, stage: Stage) -> tuple[list[Collective], l
         for name, (held, group, stride) in shared_params(pricer, gathered if zero == 3 else trained).items():
             size = repeated_bytes.term(f"{at}.{name}.weight_bytes", count=held, size=pricer.recipe.gathered)
             weights.append(Collective(name=f"{at}.{name}.weights", kind="all_gather", size=size, group=group, stride=stride))
-    return gradients, weights
+    return (_in_calls(pricer, at, stage, gradients), _in_calls(pricer, at, stage, weights)) if zero == 3 else (gradients, weights)
 
 
-def in_calls(pricer: StepPricer, at: str, stage: Stage, items: list[Collective]) -> list[Collective]:
+def _in_calls(pricer: StepPricer, at: str, stage: Stage, items: list[Collective]) -> list[Collective]:
     """What ZeRO-3 sends of a stage, as it sends it: layer by layer, or matrix by matrix where hooks fetch what a module needs."""
     apart, blocks = pricer.profile.sharding.gather_host is not None, pricer.work.blocks
     of_layer = {
@@ -224,7 +224,7 @@ def fully_sharded_seconds(pricer: StepPricer, stage: Stage, window: Window, *, a
     `apart`: a pipeline keeps weights from each backward pass to the next forward pass, and scatters behind the last one.
     """
     at = f"{stage.prefix}step.micro"
-    gradients, gathered = (in_calls(pricer, at, stage, items) for items in gradient_sync(pricer, stage))
+    gradients, gathered = gradient_sync(pricer, stage)
     overlap = pricer.subject.habit("dp_overlap", pricer.profile.overlap.dp)
     if apart:
         return beside_seconds(pricer.subject, pricer.profile, f"{at}.sharded_data_parallel", gathered, window, overlap)

@@ -63,3 +63,25 @@ def test_ports_that_sockets_drive_reach_no_more_in_rings() -> None:
     name = hw.levels[-1].name
     ring, full = (float(hw.parameter(f"fabric.{name}.all_gather.{share}").value) for share in ("ring.share", "full"))
     assert ring == full < 0.94
+
+
+@pytest.mark.parametrize(
+    ("nodes", "plain"), [(2, 14 * 3.4e-6 + 14e-6), (16, 112 * 3.4e-6 + 15 * 14e-6), (64, 448 * 3.4e-6 + 63 * 14e-6)]
+)
+def test_a_ring_takes_a_step_for_each_rank(nodes: int, plain: float) -> None:
+    """src/graph/tuning.cc of NCCL: all ranks but one, of which as many as there are nodes but one go over the network."""
+    hw = machine(f"{nodes}xdgx-h100")
+    found = took("all_gather", hw, 8.0 * nodes).find(f"coll.{hw.levels[-1].name}.ring_s")
+    assert found is not None
+    assert found.value == pytest.approx(plain)
+
+
+def test_one_rank_of_each_node_goes_by_trees() -> None:
+    """NCCL's PAT takes as many steps as the ranks have doublings."""
+    hw = machine("16xdgx-h100")
+    name = f"coll.{hw.levels[-1].name}"
+    made = took("all_gather", hw, 16.0, stride=8.0)
+    ring, start = (made.find(f"{name}.{what}") for what in ("ring_s", "latency_s"))
+    assert ring is not None
+    assert start is not None
+    assert ring.value == start.value < 1e-4
