@@ -44,6 +44,8 @@ FUSED_NETWORK = 200
 """Gb/s of the ports that a stated rate of a node is taken to be made of."""
 ETHERNET = (1, 10, 25, 100)
 """Gb/s of the ports of plain Ethernet that there are: a node has as many of the fastest as make what its page prints."""
+INFINIBAND: Mapping[int, str] = {100: "ib-edr", 200: "ib-hdr", 400: "ib-ndr", 800: "ib-xdr"}
+"""The networks of nodes that have one port of InfiniBand, by its Gb/s."""
 XLA = ("maxtext", "paxml")
 """Frameworks whose rows name policies of what is kept, as MaxText calls them."""
 
@@ -95,6 +97,7 @@ def training_ask(
         **batch, **degrees, **_schedule(run), **_grouped(row, _sharding(row)), **_recompute(row, card), **adapters_of(row),
         precision=_precision(row), optimizer=_optimizer(row), compiled=None if stands_in else run.get("compile"),
         liger=True if "liger" in str(run.get("kernels") or "").lower() else None,
+        cp_kind="ulysses" if run.get("cp_kind") == "ulysses" else None,
         sequence_parallel=run.get("sequence_parallel") if isinstance(run.get("sequence_parallel"), bool) else None,
         overlap=_overlap(run), graphs=_graphs(run), dispatcher=_dispatcher(run), scaling=_scaling(row),
         fp8_attention=run.get("fp8_attention") if isinstance(run.get("fp8_attention"), bool) else None,
@@ -129,7 +132,9 @@ def _attention(row: Row) -> AttentionKernel | None:
     said = row.run.get("attention")
     if said == "standard":
         return "eager"
-    if said == "flash" and not row.engine:
+    if said == "flash" and row.engine:
+        return "flash"
+    if said == "flash1" or (said == "flash" and not row.engine):
         return "flash1"
     return "flash2" if said == "flash2" or "NVTE_FUSED_ATTN=0" in str(said) else None
 
@@ -164,6 +169,9 @@ def _machine(row: Row, chips: int) -> str:
         port = max(rate for rate in ETHERNET if int(plain[1]) % rate == 0)
         ports = int(plain[1]) // port
         return f"{chips // per_node}x{per_node}x{name}@{f'{ports}x' if ports > 1 else ''}ethernet-{port}"
+    infiniband = re.match(r"(\d+)\s*Gb(?:/s|ps)\s+InfiniBand", network)
+    if infiniband and int(infiniband[1]) in INFINIBAND and isinstance(per_node, int) and chips > per_node and chips % per_node == 0:
+        return f"{chips // per_node}x{per_node}x{name}@1x{INFINIBAND[int(infiniband[1])]}"
     said = re.match(r"(\d+)\s*Gb(?:/s|ps)\s+(?:per node|node-to-node)", network)
     if said and isinstance(per_node, int) and chips > per_node:
         ports = int(said[1]) // FUSED_NETWORK
@@ -236,7 +244,8 @@ def _sharding(row: Row) -> dict[str, Any]:
 
 def _schedule(run: Mapping[str, Any]) -> dict[str, Any]:
     """The pipeline's schedule, where the row names one that no engine takes unasked."""
-    return {"schedule": "dualpipe"} if str(run.get("pp_schedule")).lower() == "dualpipe" else {}
+    said = str(run.get("pp_schedule")).lower()
+    return {"schedule": said} if said in ("dualpipe", "zb-h1", "zb-h2", "zb-v") else {}
 
 
 def _precision(row: Row) -> Precision | None:

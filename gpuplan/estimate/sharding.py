@@ -60,7 +60,22 @@ def gradient_sync(pricer: StepPricer, stage: Stage) -> tuple[list[Collective], l
         for name, (held, group, stride) in shared_params(pricer, gathered if zero == 3 else trained).items():
             size = repeated_bytes.term(f"{at}.{name}.weight_bytes", count=held, size=pricer.recipe.gathered)
             weights.append(Collective(name=f"{at}.{name}.weights", kind="all_gather", size=size, group=group, stride=stride))
-    return gradients, weights
+    return (_in_calls(pricer, at, stage, gradients), _in_calls(pricer, at, stage, weights)) if zero == 3 else (gradients, weights)
+
+
+def _in_calls(pricer: StepPricer, at: str, stage: Stage, items: list[Collective]) -> list[Collective]:
+    """What ZeRO-3 sends of a stage, as it sends it: layer by layer, or matrix by matrix where hooks fetch what a module needs."""
+    apart, blocks = pricer.profile.sharding.gather_host is not None, pricer.work.blocks
+    of_layer = {
+        key: len(blocks[key].forward.having(lambda op: op.role not in ADAPTERS).matrices) if apart else 1 for key in stage.layers
+    }
+    often = {
+        key: product.term(f"{at}.{key}.calls", a=layers, b=pricer.leaves(f"{key}.called_apart", of_layer[key]))
+        for key, layers in stage.layers.items()
+    }
+    # A stage between embedding and head may hold no layer.
+    calls = greatest(f"{at}.calls", {"layers": total(f"{at}.calls_of_layers", often), "least": ONE})
+    return [item.replaced(calls=calls) for item in items]
 
 
 def between_replicas(pricer: StepPricer, at: str, size: Term, group: Term, stride: Term, replicas: Term) -> Collective:
@@ -274,7 +289,7 @@ def ends_seconds(
     # A stage between embedding and head may hold no layer.
     layers = greatest(f"{at}.gathers_of_layers", {"layers": total(f"{at}.layers", dict(stage.layers)), "least": ONE})
     first = [
-        item.replaced(name=name, size=shard_bytes.term(f"{name}.size", size=item.size, shards=layers))
+        item.replaced(name=name, size=shard_bytes.term(f"{name}.size", size=item.size, shards=layers), calls=None)
         for item in gathered
         for name in [f"{item.name}_of_a_layer"]
     ]

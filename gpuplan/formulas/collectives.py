@@ -36,6 +36,13 @@ PAIRWISE = Source(
     section="a100_pairwise_nvlink, h100_pairwise_nvlink: 531 MB in 33.5 ms and 66 MB in 2.05 ms, which is 24 and 49 GB/s of a ring",
     checked="2026-11-29",
 )
+RINGS_ALONE = Source(
+    "docs",
+    "NCCL 2.29: src/graph/tuning.cc, ncclTopoTuneModel",
+    url="https://github.com/NVIDIA/nccl/blob/5067397c2676d5aed50042fc39e5c8ee96eb0027/src/graph/tuning.cc",
+    section="of all-gather and reduce-scatter ring, PAT and what the switches do; PAT where a node has one rank (ncclPatEnable)",
+    checked="2026-11-30",
+)
 SCALING_BOOK = Source(
     "paper",
     "How to Scale Your Model, Sharded Matrices and How to Multiply Them",
@@ -114,6 +121,21 @@ def ring_wire(*, size: Bytes, rounds: Count, reach: Count, ranks: Count) -> Byte
     (12000000000.0, 0.0)
     """
     return where(ranks > 1.0, rounds * (reach - 1.0) / reach * size, 0.0 * size)
+
+
+@formula(RINGS_ALONE)
+def network_ring_wire(*, size: Bytes, reach: Count, ranks: Count, covered: Count) -> Bytes:
+    """Bytes that each rank's share of the network carries when an all-gather or a reduce-scatter goes round all `reach` ranks.
+
+    All-reduces of several nodes are summed inside each before they leave it; these are not: of everything that a node's ranks
+    hand round, all but their own comes in over the network once. `covered` ranks are inside a node, `ranks` is how many nodes.
+
+    >>> network_ring_wire(size=8e9, reach=16.0, ranks=2.0, covered=8.0) / 1e9
+    0.9375
+    >>> network_ring_wire(size=8e9, reach=8.0, ranks=1.0, covered=8.0)
+    0.0
+    """
+    return where(ranks > 1.0, (reach - 1.0) / reach * size / covered, 0.0 * size)
 
 
 @formula(NCCL_TESTS)
@@ -214,6 +236,41 @@ def wire_seconds(*, wire: Bytes, bandwidth: BytesPerS, share: Ratio) -> Seconds:
     0.038888888888888889
     """
     return wire / (bandwidth * share)
+
+
+@formula(RINGS_ALONE)
+def ring_start_seconds(
+    *, nodes: Count, inside: Count, start: Seconds, transfer: Seconds, hop: Seconds, hop_inside: Seconds, flagged_hop: Seconds,
+    flagged_hop_inside: Seconds, flagged_share: Ratio,
+) -> Seconds:  # fmt: skip
+    """Latency of a ring through all ranks of several nodes: what one rank adds goes through all others, one after the other.
+
+    Of `inside` ranks in each node the steps from one to the next take `hop_inside`, those to another node `hop`. With a flag beside
+    every 120 bytes (LL128) steps are shorter and the rate lower; the library takes what is faster for the size. Where each node
+    has one rank it takes trees (PAT), which `start` is of; and no ring starts sooner.
+
+    >>> plain = {"start": 2e-5, "hop": 14e-6, "hop_inside": 3.4e-6}
+    >>> flagged = {"flagged_hop": 4e-6, "flagged_hop_inside": 1.9e-6, "flagged_share": 0.92}
+    >>> round(1e6 * ring_start_seconds(nodes=16.0, inside=8.0, transfer=1.0, **plain, **flagged), 1)
+    590.8
+    >>> round(1e6 * ring_start_seconds(nodes=16.0, inside=8.0, transfer=1e-4, **plain, **flagged), 1)
+    281.5
+    >>> ring_start_seconds(nodes=16.0, inside=1.0, transfer=1e-4, **plain, **flagged)
+    2e-05
+    """
+    return where(
+        minimum(nodes, inside) > 1.0,
+        maximum(
+            start,
+            minimum(
+                nodes * (inside - 1.0) * hop_inside + (nodes - 1.0) * hop,
+                nodes * (inside - 1.0) * flagged_hop_inside
+                + (nodes - 1.0) * flagged_hop
+                + transfer * (1.0 - flagged_share) / flagged_share,
+            ),
+        ),
+        start,
+    )
 
 
 @formula(fits.collectives("latency against bandwidth by message size, and the protocols: arXiv 2507.04786; the curve is ours"))

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 _DIVIDED = Source("definition", "those of the machine, over its hosts")
 NETWORKS = ("scale-out", "dcn", "network", "thunderbolt")
+LATE = (".start", ".ring.hop", ".ring.flagged_hop")
+"""Of a level's parameters, those that one message alone is within."""
 FABRIC_FILES = {
     "switched": "fabric-switched", "pcie-tree": "fabric-pcie", "mesh": "fabric-mesh", "hybrid-mesh": "fabric-mesh",
     "torus": "fabric-torus", "ring": "fabric-torus",
@@ -374,9 +376,15 @@ def _as_late(level: Level, parameters: Mapping[str, Term]) -> dict[str, Term]:
     fitted = {
         key: term
         for key, term in parameters.items()
-        if key.startswith(f"fabric.{level.name}.") and key.endswith(".start") and term.value < late.value
+        if key.startswith(f"fabric.{level.name}.") and key.endswith(LATE) and term.value < late.value
     }
-    return {key: greatest(f"hw.{key}", {"fitted": term, "message": late}) for key, term in fitted.items()}
+    # Whose ports are driven by sockets, of which no ring reaches more than anything else does.
+    rings = {
+        key: parameters[f"{key.removesuffix('.ring.share')}.full"]
+        for key in parameters
+        if key.startswith(f"fabric.{level.name}.") and key.endswith(".ring.share")
+    }
+    return rings | {key: greatest(f"hw.{key}", {"fitted": term, "message": late}) for key, term in fitted.items()}
 
 
 def _as_measured(level: Level, count: int) -> dict[str, Term]:

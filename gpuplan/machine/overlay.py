@@ -295,6 +295,8 @@ def fabric_terms(link: Link, level: str, fabric: Fabric, engine: str | None) -> 
             fit = fabric.engines.get(engine or "", fit)
         if isinstance(fit, CollectiveFit):
             found |= dict(terms_of(link, f"fabric.{level}.{kind}", fit))
+            if fit.ring is not None:
+                found |= dict(terms_of(link, f"fabric.{level}.{kind}.ring", fit.ring))
     return found
 
 

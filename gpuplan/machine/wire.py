@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 
 from gpuplan.errors import Problem, UnknownError
 from gpuplan.formulas import collectives as fabric
+from gpuplan.formulas.basic import repeated_seconds
 from gpuplan.formulas.links import oversubscribed
+from gpuplan.formulas.memory import shard_bytes
 from gpuplan.machine.hardware import Hardware
 from gpuplan.record import Record
 from gpuplan.term import DEFINITION, Formula, Source, Term, greatest, total
@@ -22,6 +24,10 @@ ZERO = Term("zero", 0.0, "s", DEFINITION)
 PLACED = Source("definition", "the placement of the group on the fabric")
 RINGS = {"all_reduce": 2.0, "all_gather": 1.0, "reduce_scatter": 1.0}
 """How often a collective goes round a ring of its ranks."""
+FLAT = ("all_gather", "reduce_scatter")
+"""Collectives that go round all ranks of all nodes, whichever node they are in."""
+NCCL = ("switched", "hybrid-mesh", "pcie-tree")
+"""Links inside machines whose library that is known of; others cut a collective by the levels of a torus or a mesh."""
 _WIRE: dict[str, Formula[...]] = {
     "all_reduce": fabric.all_reduce_wire, "all_gather": fabric.gather_wire, "reduce_scatter": fabric.gather_wire,
     "broadcast": fabric.broadcast_wire,
@@ -41,13 +47,17 @@ def collective_seconds(item: Collective, hw: Hardware, *, custom_all_reduce: boo
     if not hw.levels:
         hint = "name a system or an instance in --on"
         raise UnknownError(Problem("hw.no-fabric", f"{hw.name} has no fabric level for `{name}`", hint, name))
+    if item.calls is not None:
+        size = shard_bytes.term(f"{name}.call_bytes", size=item.size, shards=item.calls)
+        each = collective_seconds(item.replaced(name=f"{name}.each", size=size, calls=None), hw)
+        return repeated_seconds.term(f"{name}.seconds", count=item.calls, seconds=each)
     kind = "all_gather" if item.kind == "broadcast" else item.kind
     below: Term | None = None
     transfers: list[Term] = []
     latencies: list[Term] = []
     reaches: list[Term] = []
     for at, level in enumerate(hw.levels):
-        here = f"{name}.{level.name}"
+        here, ring = f"{name}.{level.name}", None
         inner = below or Term(f"{here}.below", 1.0, "1", PLACED)
         if at == len(hw.levels) - 1:
             reach = item.group
@@ -66,11 +76,15 @@ def collective_seconds(item: Collective, hw: Hardware, *, custom_all_reduce: boo
         elif at > 0 and level.topology == "pcie-tree" and item.kind in RINGS:
             rounds = Term(f"{here}.rounds", RINGS[item.kind], "1", DEFINITION)
             wire = fabric.ring_wire.term(f"{here}.wire_bytes", size=item.size, rounds=rounds, reach=reach, ranks=ranks)
+        elif (ring := _ring_share(hw, at, item.kind)) is not None:
+            wire = fabric.network_ring_wire.term(f"{here}.wire_bytes", size=item.size, reach=reach, ranks=ranks, covered=inner)
         else:
             wire = _WIRE[item.kind].term(f"{here}.wire_bytes", size=item.size, ranks=ranks, covered=inner)
         prefix = f"fabric.{level.name}.{kind}"
-        transfers.append(_transfer(here, hw, prefix, at, wire=wire, ranks=ranks, item=item))
-        latencies.append(_latency(here, hw, prefix, ranks, item.size))
+        transfer = _transfer(here, hw, prefix, at, wire=wire, ranks=ranks, item=item, share=ring)
+        transfers.append(transfer)
+        start = _latency(here, hw, prefix, ranks, item.size)
+        latencies.append(start if ring is None else _ring_latency(here, hw, prefix, (ranks, inner), transfer, start))
         reaches.append(reach)
         below = reach
     transfer = greatest(f"{name}.transfer_s", {f"{level.name}": term for level, term in zip(hw.levels, transfers, strict=True)})
@@ -165,14 +179,24 @@ def _size(hw: Hardware, at: int) -> Term:
     return hw.termed(f"levels.{at}.size", made) or made(hw)
 
 
-def _transfer(here: str, hw: Hardware, prefix: str, at: int, *, wire: Term, ranks: Term, item: Collective) -> Term:
+def _ring_share(hw: Hardware, at: int, kind: str) -> Term | None:
+    """The share of a network's rate that a ring through all ranks reaches; None: a collective is cut by the levels."""
+    if at == 0 or kind not in FLAT or not hw.asked("rings alone", lambda one: one.levels[0].topology in NCCL):
+        return None
+    key = f"fabric.{hw.levels[at].name}.{kind}.ring.share"
+    return hw.termed(key, lambda one: one.parameters.get(key))
+
+
+def _transfer(
+    here: str, hw: Hardware, prefix: str, at: int, *, wire: Term, ranks: Term, item: Collective, share: Term | None = None
+) -> Term:
     level = hw.levels[at]
     bandwidth = level.bandwidth_per_direction
     if hw.asked(f"levels.{at}.oversubscribed", lambda one: one.levels[at].oversubscription != 1.0):
         name = f"hw.fabric.{level.name}.oversubscription"
         factor = _of_level(hw, at, name, "oversubscription", lambda one: one.oversubscription)
         bandwidth = oversubscribed.term(f"{here}.bandwidth", bandwidth=bandwidth, oversubscription=factor)
-    share = _share(here, hw, prefix, at, ranks=ranks, item=item)
+    share = share or _share(here, hw, prefix, at, ranks=ranks, item=item)
     on_wire = fabric.wire_seconds.term(f"{here}.wire_s", wire=wire, bandwidth=bandwidth, share=share)
     return fabric.level_seconds.term(f"{here}.transfer_s", wire=on_wire, ramp=hw.parameter(f"{prefix}.ramp"))
 
@@ -244,6 +268,18 @@ def _shots(here: str, hw: Hardware, prefix: str, item: Collective) -> Term:
         one=fabric.wire_seconds.term(f"{here}.one_shot_s", wire=one, **link),
         two=fabric.wire_seconds.term(f"{here}.wire_s", wire=two, **link),
         bulk=hw.parameter(f"{prefix}.bulk"), ramp=hw.parameter(f"{prefix}.ramp"),
+    )  # fmt: skip
+
+
+def _ring_latency(here: str, hw: Hardware, prefix: str, placed: tuple[Term, Term], transfer: Term, start: Term) -> Term:
+    """Of a ring through all ranks; where each node has one of them, the library goes by trees (PAT)."""
+    nodes, inside = placed
+    steps = {
+        key: hw.parameter(f"{prefix}.ring.{key}")
+        for key in ("hop", "hop_inside", "flagged_hop", "flagged_hop_inside", "flagged_share")
+    }
+    return fabric.ring_start_seconds.term(
+        f"{here}.ring_s", nodes=nodes, inside=inside, start=start, transfer=transfer, **steps
     )  # fmt: skip
 
 

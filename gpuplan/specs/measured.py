@@ -271,6 +271,23 @@ class BesideFit(Section):
     """Waves in which products run meanwhile whose blocks are as many as there are units; left out, blocks wait for any unit."""
 
 
+class RingFit(Section):
+    """Rings through all ranks of all nodes, where the library knows no other way; see `ring_start_seconds`."""
+
+    share: Share
+    """Share of the network's rate that they reach."""
+    hop: Start
+    """A step to another node."""
+    hop_inside: Start
+    """A step inside one."""
+    flagged_hop: Start
+    """A step to another node with a flag beside every few words."""
+    flagged_hop_inside: Start
+    """The same inside one."""
+    flagged_share: Share
+    """What flags leave of the rate."""
+
+
 class CollectiveFit(Section):
     """One kind of collective on one level of a fabric; see gpuplan/formulas/collectives.py."""
 
@@ -290,6 +307,8 @@ class CollectiveFit(Section):
     """What messages beyond `switch` take more: a protocol with the full rate that synchronises; see `level_start_seconds`."""
     switch: Message
     """Size of the message, divided by the ranks, at which the library changes over; 1 B where it has no other protocol."""
+    ring: RingFit | None = None
+    """Of a network between nodes: how rings through all their ranks go; None: the library has other ways."""
     fit: Fit | None = None
     """How well it fits."""
 

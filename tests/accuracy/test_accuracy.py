@@ -136,7 +136,8 @@ def test_frameworks_without_a_profile_are_taken_as_what_they_resemble(
         ("megatron-deepspeed", "flash2", "flash2"),
         ("megatron-deepspeed", "standard", "eager"),
         ("megatron-lm", "flash2", "flash2"),
-        ("megatron-lm", "flash", None),
+        ("megatron-lm", "flash", "flash"),
+        ("megatron-lm", "flash1", "flash1"),
     ],
 )
 def test_attention_is_asked_for_as_the_page_says_it_ran(tmp_path: Path, framework: str, said: str, asked: str | None) -> None:
@@ -152,6 +153,21 @@ def test_ranks_of_a_sequence_attend_as_a_row_names_it_with_transformer_engine(
     run = {"cp": 2} | ({} if said is None else {"cp_comm": said})
     (read,) = read_rows([written(tmp_path, changed(hardware={"accelerator": "a100-sxm-80gb"}, run=run))])
     assert training_question(read, answers()).cp_kind == asked
+
+
+@pytest.mark.parametrize(
+    ("said", "schedule", "context"),
+    [
+        ({"pp_schedule": "zb-h1"}, "zb-h1", None), ({"pp_schedule": "ZB-V"}, "zb-v", None), ({"pp_schedule": "1f1b"}, None, None),
+        ({"cp_kind": "ulysses"}, None, "ulysses"), ({"cp_kind": "ring"}, None, None),
+    ],
+)  # fmt: skip
+def test_schedules_and_ways_through_a_context_are_asked_for(
+    tmp_path: Path, said: dict[str, str], schedule: str | None, context: str | None
+) -> None:
+    (read,) = read_rows([written(tmp_path, changed(run=said))])
+    asked = training_question(read, answers())
+    assert (asked.schedule, asked.cp_kind) == (schedule, context)
 
 
 @pytest.mark.parametrize(
@@ -586,6 +602,8 @@ def test_no_published_run_of_a_budget_is_in_two_of_its_ages() -> None:
         "axolotl-kernels", "finetune-benchmark-cards", "firefly", "llama-factory-wiki", "mlx-lora", "universal-llm-trainer",
         "vertex-openllama",
         "bridge-cards", "cloud-guides", "hf-accelerate", "megatron-llama", "speedruns", "swiss-ai", "whynlp-tinyllama", "yafsdp",
+        "aleph-alpha", "aurora", "deepspeed-azure", "deepspeed-bert", "dlperf", "hf-ulysses", "megatron-deepspeed-pages", "ms-amp",
+        "vocabulary-parallel", "zero-bubble",
     }  # fmt: skip
     assert all(row.blind and row.unseen for row in rows if row.set in blind)
 

@@ -17,6 +17,8 @@ from gpuplan.cli.accuracy_run import answers
         (2, 1, "20 Gb/s Ethernet", "2x1xh200-sxm-141gb@2xethernet-10"),
         (16, 8, "100 Gb/s Ethernet", "2x8xh200-sxm-141gb@ethernet-100"),
         (8, 8, "10 Gb/s Ethernet", "8xh200-sxm-141gb"),
+        (16, 8, "100 Gb/s InfiniBand", "2x8xh200-sxm-141gb@1xib-edr"),
+        (8, 8, "100 Gb/s InfiniBand", "8xh200-sxm-141gb"),
         (16, 8, "800 Gb/s per node", "16xh200-sxm-141gb@4xroce-200"),
         (16, 8, "400 Gb/s per GPU InfiniBand", "16xh200-sxm-141gb"),
     ],

@@ -74,6 +74,14 @@ def test_transformers_handed_masks_for_two_months() -> None:
     assert then == step(**plan, engine="accelerate@2024-05", attention="masked") > after
 
 
+def test_megatron_wrote_scores_out_before_its_transformer_engine_was_the_default() -> None:
+    """Until February 2024 `--transformer-impl` was `local`: attention of Megatron's own unless `--use-flash-attn` was given."""
+    plan = {"engine": "megatron-lm@2024-01", "recompute": "none", "seq_len": 2048}
+    then, today = step(**plan), step(**plan | {"engine": "megatron-lm@2024-06"})
+    assert then == step(**plan, attention="eager") > today
+    assert step(**plan, attention="flash2") == pytest.approx(today, rel=0.02)
+
+
 def test_heads_of_odd_width_are_slow_where_scores_are_written() -> None:
     """BLOOM's search (tr11): 182B with 128 heads of 108 took 1.3 times as long as with 96 heads of 144."""
     assert aligned_seconds(seconds=1.0, dim=108.0, pace=8.0) == 8.0
