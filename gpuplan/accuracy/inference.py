@@ -212,10 +212,11 @@ def _released(row: Row, name: str, knows: Knows) -> str:
 
 
 def _target(row: Row, chips: int) -> str:
-    """The machine that a row's page tells of (`system` of its hardware), where its accelerators are all of one, or `chips` of its kind.
+    """The machine that a row's page tells of (`system` of its hardware), where all of it is asked for, or `chips` of its kind.
 
-    >>> row = Row(id="a", set="b", task="inference", model={}, hardware={"accelerator": "l4", "count": 2}, run={}, measured={})
-    >>> _target(row, 2), _target(row.replaced(hardware={**row.hardware, "system": "l4-2"}), 2)
+    >>> hardware = {"accelerator": "l4", "count": 2}
+    >>> row = Row(id="a", set="b", task="inference", model={}, hardware=hardware, run={}, measured={})
+    >>> _target(row, 2), _target(row.replaced(hardware={**hardware, "system": "l4-2"}), 2)
     ('2xl4', 'l4-2')
     """
     system = row.hardware.get("system")
