@@ -104,7 +104,7 @@ def serving_ask(
     said |= {**load, **{name: value for name, value in settings_of(row).items() if said.get(name) is None}}
     said |= {name: run[name] for name in SERVED_WITH if run.get(name) is not None and said.get(name) is None}
     return ServeAsk(
-        model=known_as(card, row, find, keep), on=f"{chips}x{_accelerator(row)}", engine=engine, batch=batch, tp=tp,
+        model=known_as(card, row, find, keep), on=_target(row, chips), engine=engine, batch=batch, tp=tp,
         pp=pp or _stages(row, chips, engine, knows), dp=dp if dp > 1 else None, ep=run["ep"] if (run.get("ep") or 1) > 1 else None,
         as_engine=True, **said,
     )  # fmt: skip
@@ -209,6 +209,18 @@ def _released(row: Row, name: str, knows: Knows) -> str:
             continue
         return f"{name}@{one}"
     return name
+
+
+def _target(row: Row, chips: int) -> str:
+    """The machine that a row's page tells of (`system` of its hardware), where all of it is asked for, or `chips` of its kind.
+
+    >>> hardware = {"accelerator": "l4", "count": 2}
+    >>> row = Row(id="a", set="b", task="inference", model={}, hardware=hardware, run={}, measured={})
+    >>> _target(row, 2), _target(row.replaced(hardware={**hardware, "system": "l4-2"}), 2)
+    ('2xl4', 'l4-2')
+    """
+    system = row.hardware.get("system")
+    return str(system) if system and chips == row.hardware.get("count") else f"{chips}x{_accelerator(row)}"
 
 
 def _accelerator(row: Row) -> str:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from gpuplan.estimate.load_room import places
+from gpuplan.estimate.sent_back import sent_back
+from gpuplan.estimate.serving_memory import ServingMemory
 from gpuplan.formulas import bursts as form
 from gpuplan.formulas.basic import larger, share, smaller
 from gpuplan.formulas.queueing import tokens_of_requests
@@ -15,7 +18,7 @@ if TYPE_CHECKING:
     from gpuplan.estimate.serving import ServingModel
 
 
-def of_burst(model: ServingModel, load: Load, places: Term) -> dict[str, Term]:
+def of_burst(model: ServingModel, memory: ServingMemory, load: Load) -> dict[str, Term]:
     """Requests and tokens a second of a burst, by JSON key: requests of one length run in waves, of which the last may be small.
 
     Those of unlike lengths end one by one, and the longest of them alone.
@@ -28,10 +31,13 @@ def of_burst(model: ServingModel, load: Load, places: Term) -> dict[str, Term]:
     requests = larger.term(
         "burst.requests", a=share.term("burst.share", amount=asked, ways=subject.plan("dp", model.plan.parallel.dp)), b=ONE
     )
-    at_once = smaller.term("burst.at_once", a=requests, b=places)
+    at_once = smaller.term("burst.at_once", a=requests, b=places(model, memory))
     last = form.last_wave.term("burst.last", requests=requests, places=at_once)
     whole, rest = _of(model, at_once), _of(model, larger.term("burst.last_rows", a=last, b=ONE))
     prefill, step = whole.prefill("burst_whole_prefill", at_once).seconds, whole.decode("burst_decode").seconds
+    back = sent_back(model, memory, load, requests, requests)
+    if back is not None:
+        prefill = back.prefill("burst.prefill_with_again", prefill)
     seconds = form.waves_seconds.term(
         "burst.seconds" if not load.output_spread else "burst.waves", requests=requests, places=at_once, last=last, output=output,
         prefill=prefill, step=step, last_step=rest.decode("burst_last").seconds,

@@ -11,8 +11,10 @@ from gpuplan.estimate.load_room import held, places
 from gpuplan.estimate.percentiles import Steady
 from gpuplan.estimate.prompts_beside import Prompts, passes_of, prompts_beside, step_of
 from gpuplan.estimate.rate_solved import Full, running_at_once
+from gpuplan.estimate.sent_back import sent_back
 from gpuplan.estimate.serving_memory import ServingMemory
 from gpuplan.estimate.taken_up import scheduled_ahead, taken_up
+from gpuplan.formulas import bursts as form_of_burst
 from gpuplan.formulas import inference as form
 from gpuplan.formulas import percentiles as spreads
 from gpuplan.formulas import queueing as queue
@@ -55,6 +57,8 @@ class Users(Record, kw_only=True):
     """Sequences that decode at once at most."""
     at_once: Term
     """Users that have a place."""
+    first: Term
+    """Sequences that begin at once where all come at once."""
 
 
 def under_load(model: ServingModel, memory: ServingMemory, load: Load, full: Full | None = None) -> UnderLoad:
@@ -69,7 +73,7 @@ def under_load(model: ServingModel, memory: ServingMemory, load: Load, full: Ful
     steady = _closed(model, memory, load)
     if load.arrival != "burst":
         return steady
-    return steady.replaced(figures={**steady.figures, **of_burst(model, load, places(model, memory))})
+    return steady.replaced(figures={**steady.figures, **of_burst(model, memory, load)})
 
 
 def refuse_without_steps(model: ServingModel) -> None:
@@ -133,7 +137,7 @@ def _closed(model: ServingModel, memory: ServingMemory, load: Load) -> UnderLoad
     users = larger.term("load.users", a=each, b=ONE)
     room = places(model, memory)
     at_once = smaller.term("load.at_once", a=users, b=room)
-    crowd = Users(all=users, places=room, at_once=at_once)
+    crowd = Users(all=users, places=room, at_once=at_once, first=at_once)
     full = step_of(model, "decode_full", at_once)
     prompts = prompts_beside(model, at_once, full, users=at_once)
     burst = _Burst.of(model, at_once)
@@ -160,6 +164,10 @@ def _closed(model: ServingModel, memory: ServingMemory, load: Load) -> UnderLoad
     # Lengths that differ at all come apart in a load that never ends.
     waves = None if load.requests is None and load.output_spread else _Waves.of(model, load, at_once, even, prompts, burst, full)
     tpot, of_run = (even, even) if waves is None else waves.tokens(even, decode.seconds, output)
+    back = sent_back(model, memory, load, users, None if load.requests is None else _requests(model, load))
+    if back is not None:
+        tpot, of_run = back.tokens(tpot, of_run, running=at_once, added=prompts.between)
+        crowd = crowd.replaced(places=back.under_way("load.under_way", room), first=back.begun)
     later = queue.later_seconds.term("load.later", output=output, token=tpot)
     wait = queue.even_wait_seconds.term(
         "load.queue", turn=turn("load.turn", later), service=prompts.added, elsewhere=later, users=at_once,
@@ -183,21 +191,22 @@ def _closed(model: ServingModel, memory: ServingMemory, load: Load) -> UnderLoad
         "prefill": prompts.own,
     }
     stay = total("load.stay", {**inner, "later": later})
-    place = queue.place_seconds.term("load.place", users=users, places=room, stay=stay)
+    place = queue.place_seconds.term("load.place", users=users, places=crowd.places, stay=stay)
     parts = {**inner, "place": place}
     first = total("load.first_token", parts)
     rate = queue.requests_per_s.term(
         "load.requests_per_s", users=asked, cycle=total("load.cycle", {"first": first, "later": later})
     )  # fmt: skip
-    ttft = first if load.requests is None or waves is None else _of_run(model, load, crowd, parts, reading, waves.first)
+    ttft = first if load.requests is None or waves is None else _of_run(model, load, crowd, parts, reading, waves.first, stay)
     told = later if waves is None else queue.later_seconds.term("load.later_of_run", output=output, token=of_run)
     figures = told_of_load(model, memory, ttft=ttft, tpot=of_run, later=told, decode=decode, rate=rate, running=running)
     waiting = queue.waiting_at_rate.term("load.waiting", rate=rate, wait=first)
     steady = None
     if load.requests is None and _tells(model):
-        none = Term("load.no_growth", 0.0, "s", EVEN_LOOP)
-        of_each = rate_each.term("load.rate_of_loop", rate=rate, ways=replicas)
-        steady = _steady(model, load, prompts, decode, of_each, figures, later, growth=none, running=running, busy=None)
+        steady = _steady(
+            model, load, prompts, decode, rate_each.term("load.rate_of_loop", rate=rate, ways=replicas), figures, later,
+            growth=Term("load.no_growth", 0.0, "s", EVEN_LOOP), running=running, busy=None,
+        )  # fmt: skip
     return UnderLoad(
         figures={**figures, "waiting_requests": waiting}, decode=decode, first=first, parts=parts, prompt=prompts.phase,
         steady=steady,
@@ -340,7 +349,9 @@ def _requests(model: ServingModel, load: Load) -> Term:
     return share.term("load.requests_of_replica", amount=asked, ways=model.subject.plan("dp", model.plan.parallel.dp))
 
 
-def _of_run(model: ServingModel, load: Load, users: Users, parts: Parts, reading: Term | None, burst: Term) -> Term:
+def _of_run(
+    model: ServingModel, load: Load, users: Users, parts: Parts, reading: Term | None, burst: Term, stay: Term
+) -> Term:  # fmt: skip
     """Mean time to the first token over a run, whose first requests come at once."""
     requests = _requests(model, load)
     at_once = users.at_once
@@ -351,9 +362,15 @@ def _of_run(model: ServingModel, load: Load, users: Users, parts: Parts, reading
     mean = queue.run_mean_seconds.term(
         "load.run_mean", first=total("burst.first_token", first), steady=steady, at_once=at_once, requests=requests
     )  # fmt: skip
-    place = queue.run_place_seconds.term(
-        "load.run_place", wait=parts["place"], users=users.all, places=users.places, requests=requests
-    )
+    if load.arrival == "burst" and not load.output_spread:
+        before = form_of_burst.waves_before.term(
+            "burst.waves_before", requests=requests, first=users.first, places=users.places
+        )  # fmt: skip
+        place = form_of_burst.wait_for_wave.term("load.run_place", waves=before, stay=stay)
+    else:
+        place = queue.run_place_seconds.term(
+            "load.run_place", wait=parts["place"], users=users.all, places=users.places, requests=requests
+        )
     return total("ttft", {"with_place": mean, "place": place})
 
 

@@ -38,6 +38,38 @@ def waves_seconds(
     return requests / places * prefill + output * (floor(requests / places) * step + where(last > 0, last_step, 0.0))
 
 
+@formula(DEFINITION)
+def waves_before(*, requests: Count, first: Count, places: Count) -> Count:
+    """Waves that end before that of a request, in the mean over `requests` of one length that come at once.
+
+    As many as the `first` begin together, and as many as there are places in each wave behind it.
+
+    >>> waves_before(requests=50.0, first=50.0, places=50.0), waves_before(requests=120.0, first=50.0, places=50.0)
+    (0.0, 0.75)
+    >>> waves_before(requests=100.0, first=91.0, places=80.0)
+    0.09
+    """
+    return (
+        maximum(requests - first, 0.0)
+        / requests
+        * (
+            1.0
+            + floor(maximum(requests - first, 0.0) / places)
+            * (1.0 - places * (floor(maximum(requests - first, 0.0) / places) + 1.0) / (2.0 * maximum(requests - first, 1.0)))
+        )
+    )
+
+
+@formula(DEFINITION)
+def wait_for_wave(*, waves: Count, stay: Seconds) -> Seconds:
+    """Mean wait for a place of requests that come at once and end together: so many waves, each as long as one stays.
+
+    >>> wait_for_wave(waves=0.5, stay=20.0)
+    10.0
+    """
+    return waves * stay
+
+
 @formula(_LONGEST)
 def longest_of(*, mean: Count, spread: Ratio, count: Count) -> Count:
     """The longest of so many lognormal lengths of that mean, and standard deviation over it.

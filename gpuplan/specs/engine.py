@@ -289,6 +289,8 @@ class Engine(SpecFile):
     training: TrainingProfile | None = None
     stands_in_for: tuple[str, ...] = ()
     """Frameworks without a profile of their own that work most like it, and for which it answers."""
+    numbers_alike: tuple[str, ...] = ()
+    """Those of them whose releases have its numbers; a release of another says nothing of it."""
     defaults: TrainingDefaults | None = None
     """What it takes in training where its user says nothing."""
     earlier_names: dict[str, str] = field(default_factory=dict)

@@ -26,6 +26,9 @@ class Schedule(Section):
     """Whether requests that end in one step are followed by ones that are read in one pass; otherwise by one after another."""
     passes_return: bool = False
     """Whether requests that were read in one pass, and so end in one step where they are as long, come back into one pass."""
+    sends_back: bool = False
+    """Whether sequences begin without regard to what those that run will still write, so that as much is sent back as grows;
+    engines that foresee a part of it (SGLang's `new_token_ratio`) send back few."""
     ahead: int = 0
     """Steps that are put together before the one that runs has ended: what comes meanwhile waits for them too."""
 

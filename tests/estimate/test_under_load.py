@@ -84,13 +84,15 @@ def test_a_rate_near_zero_is_an_idle_replica(ask: Ask, engine: str) -> None:
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_more_load_takes_no_less_time(ask: Ask, engine: str) -> None:
-    """Of a rate up to the highest that is kept, and of users: every time grows, and so does what comes out."""
+    """Of a rate up to the highest that is kept, and of users: every time grows, and what comes out until some are sent back."""
     most = value(ask(rate=1.0, engine=engine), "highest_rate_per_s")
     loads = ([{"rate": part * most} for part in (0.05, 0.2, 0.5, 0.8, 0.95)], [{"concurrency": n} for n in (1, 4, 32, 128, 1000)])
     for steps in loads:
         made = [ask(engine=engine, output_spread=0.5, **load) for load in steps]
         for figure in ("ttft_s", "tpot_s", "e2e_s", "tokens_per_s"):
-            found = [value(one, figure) for one in made]
+            asked = [one for one in made if figure != "tokens_per_s" or one.find("back.again") is None]
+            found = [value(one, figure) for one in asked]
+            assert len(found) >= 4, figure
             assert found == sorted(found), figure
     assert value(made[-1], "requests_per_s") <= most * 1.02
 

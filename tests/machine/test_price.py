@@ -223,7 +223,7 @@ def test_a_system_may_name_whose_collectives_it_has(ranks: float, seconds: float
     staged = hardware_of(parse_target("l40s-8-staged", CATALOG), catalog=CATALOG)
     item = collective("all_reduce", 2.0**29, ranks)
     assert collective_seconds(item, staged).value == pytest.approx(seconds, rel=0.15)
-    peers = hardware_of(parse_target("8xl4", CATALOG), catalog=CATALOG)
+    peers = hardware_of(parse_target("8xrtx-4090", CATALOG), catalog=CATALOG)
     assert peers.levels[0].bandwidth_per_direction.value == staged.levels[0].bandwidth_per_direction.value
     if ranks > 2:
         assert collective_seconds(item, peers).value < 0.5 * seconds

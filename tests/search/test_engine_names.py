@@ -43,6 +43,16 @@ def test_who_answers_for_an_engine_without_a_profile(library: Library, profile: 
     assert [note.code for note in notes] == ["engine.stands-in"]
 
 
+@pytest.mark.parametrize(("name", "era"), [("lmdeploy@0.2.0", False), ("vllm-ascend@0.2.0", True), ("lmdeploy@2024-01", True)])
+def test_releases_of_others_are_none_of_the_profile(library: Library, name: str, era: bool) -> None:
+    """LMDeploy 0.2.0 was answered as vLLM 0.2.0, whose steps were put together in Python."""
+    ask = ServeAsk(model="llama-2-7b", on="a100-sxm-80gb", tp=1, batch=1, prompt=128, output=128)
+    made = answer_serving(ask.replaced(engine=name), library)
+    now = answer_serving(ask.replaced(engine="vllm"), library)
+    assert (made.figures["itl_s"].value != now.figures["itl_s"].value) is era
+    assert any("says nothing of vLLM's" in note.text for note in made.notes) is not era
+
+
 def test_ranks_pad_heads_where_the_engine_does(library: Library) -> None:
     """Llama 3 70B has 64 heads; Inf2's twelve chips share them with padding, as its tables have it (24 NeuronCores)."""
     made = answer_serving(

@@ -37,6 +37,23 @@ SYSTEM_EXCEPTIONS: dict[tuple[str, str], str] = {
         "fabric.scale-out.topology",
     ): "both right: a dragonfly is switched; the levels of the cluster say `dragonfly`",
     ("mi300a-node-4", "fabric.scale-out.topology"): "both right: as frontier-node",
+    **{
+        (
+            name,
+            at,
+        ): "the table has what the card's slot allows; nvidia-smi and nvbandwidth of the cloud machines print half (Spare Cores)"
+        for name in ("l4-1", "l4-2", "l4-4", "l4-8", "a10g-4", "a10g-8")
+        for at in (
+            "fabric.pcie.bandwidth",
+            "fabric.pcie.peer",
+            "fabric.pcie.links",
+            "fabric.pcie.p2p",
+            "host.pcie_lanes",
+            "host.rate",
+            "host.link",
+        )
+        if name != "l4-1" or at.startswith("host")
+    },
     ("mi300x-8", "host.ram_gib"): "the table has 2,048; Azure's own page of the size prints 1,850 GiB",
     **{
         (name, "local_nvme_gb"): "the table says GB where the provider's own page prints GiB, or TiB of 1,024"
