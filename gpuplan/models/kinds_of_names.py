@@ -21,7 +21,7 @@ from gpuplan.strict_yaml import load_yaml
 
 TABLE = Path(__file__).parent / "kinds_of_names.yaml"
 _OTHER = re.compile(
-    r"(?<![a-z])(?:vl|vision|omni|audio|eagle\d?|draft|dflash\d?|dspark|speculator|lora|adapter|reward|reap)(?![a-z])",
+    r"(?<![a-z])(?:vl|vision|omni|audio|ultravox(?!.*-text)|eagle\d?|draft|dflash\d?|dspark|speculator|lora|adapter|reward|reap)(?![a-z])",
     re.IGNORECASE,
 )
 """Words of names of what is more or less than the model that the rest of the name says."""
@@ -105,8 +105,10 @@ def nearest(name: str) -> str:
     of_its_own = of_size(name, found.nearest)
     like = () if of_its_own else kin_of(name)[:1] or tuple(filter(None, (_plain_of_size(name),)))
     cards = " or ".join(f"`{one}`" for one in of_its_own or like)
-    sized = ", by the size in its name" if like else ""
-    return f"the nearest on record is {cards}{sized}: {found.why}"
+    if not like:
+        return f"the nearest on record is {cards}: {found.why}"
+    why = found.why.partition(";")[0]  # What follows is of the cards that the entry names.
+    return f"the nearest on record is {cards}, by the size in its name: {why}"
 
 
 def is_apart(name: str) -> bool:
