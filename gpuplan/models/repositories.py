@@ -219,7 +219,7 @@ def _stored(card: ModelCard, rule: Rule, bits: float | None, why: str, title: st
     weights = rule.weights
     if weights is not None:
         short = "fp8" if weights.bits == 8 and weights.number == "float" else weights.method
-        weights = _published(card, short, owner) or weights.replaced(bits=bits and round(bits) or weights.bits, source=title)
+        weights = _published(card, short, owner) or weights.replaced(bits=(bits and round(bits)) or weights.bits, source=title)
         if isinstance(bits, float):
             weights = weights.replaced(millibits=round(bits * 1000))
     said = f"{why}taken for {card.id} in {'16 bits' if weights is None else _said(weights)}, by its name"

@@ -14,7 +14,7 @@ from gpuplan.specs.target import MAKERS
 _MARKS = re.compile(r"\((?:r|tm|c)\)|[®™]", re.IGNORECASE)
 _BEHIND = re.compile(
     r"\s+(?:w/|with|@)\s.*$|\s+\d+-core\b.*$|\s+(?:cpu|processor)$"
-    r"|\s+(?:graphics|gpu|desktop|oam|mcm|ac|mba|edition|generation|gaming|trio|suprim|vanguard|x|oc|community|secure|cloud|accelerator)$"
+    r"|\s+(?:rack|chip|box|node|graphics|gpu|desktop|oam|mcm|ac|mba|edition|generation|gaming|trio|suprim|vanguard|x|oc|community|secure|cloud|accelerator)$"
     r"|\s+(?:(?:dev|developer)[\s-]?kit|dual[\s-]slot|rev\.?\s*\w+|lite\s+hash\s+rate|lhr)$",
     re.IGNORECASE,
 )
@@ -84,7 +84,7 @@ def unwrapped(name: str) -> Iterator[str]:
         if cores is not None:
             made.append(f"apple-{key(chip[0])}-{cores[1]}c{behind}")
         line = f"{mac[1]} " if mac and re.match(r"mac\s*(?:mini|studio)", mac[1], re.IGNORECASE) else ""
-        made.append(f"{line}{chip[0]}{behind}")
+        made += [f"{line}{chip[0]}{behind}"] + ([f"{chip[0]}{behind}"] if line else [])
     elif not mac:
         made.append(_INSIDE.sub(r" \1GB", name).strip())
     yield from (one for one in made if key(one) != key(name))

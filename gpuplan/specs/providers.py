@@ -13,7 +13,7 @@ from gpuplan.specs.base import SpecFile, load_spec
 from gpuplan.specs.catalog import Catalog, key, shipped_folder
 from gpuplan.specs.instance import Instance, InstanceFamily
 from gpuplan.specs.kinds_of_parts import nearest
-from gpuplan.specs.read_names import bare, family_of, flat, reading, splits, without_manner
+from gpuplan.specs.read_names import bare, family_of, flat, reading, splits, without_manner, without_terms
 
 _ENDS = (
     "cloud",
@@ -84,10 +84,17 @@ class Providers(SpecFile):
         spelled = {flat(each): one for one in self.without for each in one.names}
         found = next((spelled[one] for one in _bare(name) if one in spelled), None)
         if found is not None:
-            read = reading(part, catalog) if found.rents and part else None
-            taken = "" if read is None else f"by its name take `{read.target}`, with a price of yours by --price"
-            hint = f"{taken}; or write its instances into a file of your own (docs/own-specs.md)" if taken else found.hint
+            hint = (_by_its_part(part, catalog) or nearest(part)) if found.rents and part else ""
+            own = "or write its instances into a file of your own (docs/own-specs.md)"
+            hint = f"{hint}; {own}" if hint else found.hint
             raise UnknownError(Problem("target.no-instances", f"`{name}` names no machine: {found.what}", hint))
+
+
+def _by_its_part(name: str, catalog: Catalog) -> str:
+    """What to write for a machine by the accelerator that its name holds, or is; empty where it holds none."""
+    read = reading(name, catalog)
+    part = read.target if read is not None else _accelerator(without_terms(name), catalog)
+    return f"by its name take `{part}`, with a price of yours by --price" if part else ""
 
 
 @cache
@@ -158,6 +165,8 @@ def instance_of_provider(name: str, count: int, catalog: Catalog) -> str | None:
     alone = alone if len(alone) == 1 else _by_words(rest, every, wanted, catalog)
     if len(alone) == 1:
         return alone[0].qualified_name
+    if (shorter := without_terms(rest)) != rest:
+        return instance_of_provider(f"{ident}:{shorter}", count, catalog)
     what, hint = _instead(rest, every, accelerator, ident, catalog)
     raise UnknownError(Problem("target.no-instances", f"no instance of {ident} is called `{rest}`{what}", hint))
 
@@ -198,7 +207,9 @@ MOST = 4
 
 def _accelerator(name: str, catalog: Catalog) -> str | None:
     """The accelerator after which an instance is called, with or without a number of them; None: there is none."""
-    for said in (name, _COUNT.sub("", key(name))):
+    from gpuplan.specs.plain_names import respelled
+
+    for said in (name, alone := _COUNT.sub("", key(name)), *respelled(alone)):
         try:
             return catalog.find("accelerators", said).id
         except (UnknownError, UsageError):
@@ -247,6 +258,8 @@ def _instead(name: str, every: Sequence[Instance], accelerator: str | None, iden
             own = f"or `--on {count}x{part}` with your price by --price"
             return f", and none on record has {count} of its accelerator", f"with {part} it has {_listed(some)}; {own}"
         return "", f"with {same[0].shape.accelerator} it has {_listed(some)}"
+    if accelerator is None and (near := nearest(name)):
+        return "", near
     line = re.match(r"[a-z]+", key(name))
     alike = [key(one.qualified_name) for one in every if line is not None and re.match(rf"{line[0]}(?![a-z])", key(one.name))]
     if accelerator is None and (near := did_you_mean(f"{ident}:{key(name)}", alike, most=3)):
