@@ -153,6 +153,8 @@ def instance_of_provider(name: str, count: int, catalog: Catalog) -> str | None:
     if (one := only_of_family(name, rest, ident, catalog)) is not None:
         return one
     every = _instances(known, catalog)
+    if _SERVERLESS not in rest.lower():  # Workers that are paid for while they work are meant by their name alone.
+        every = [one for one in every if not one.name.startswith(_SERVERLESS)] or every
     # SageMaker's `p5.48xlarge` is its `ml.p5.48xlarge`, Databricks' `g5.xlarge` its `g5.xlarge.jobs`, which stands first there.
     tails = [one for one in every if "." in rest and key(one.name).endswith(f".{key(rest)}")]
     heads = [one for one in every if key(one.name).startswith(f"{key(rest)}.") or flat(one.name.rpartition(".")[0]) == flat(rest)]
@@ -198,6 +200,7 @@ def _folders(catalog: Catalog) -> set[str]:
 
 _COUNT = re.compile(r"^\d{1,2}x?-?(?=[a-z])|[-_]?x[-_]?\d{1,2}$")
 """A number of accelerators before or behind the name of one: `8xh100`, `1B200`, `a100-x4`."""
+_SERVERLESS = "serverless"
 _DIGITS = re.compile(r"\d+")
 _WORD = re.compile(r"[a-z]+\d+[a-z]?")
 """What tells one accelerator from another in a name: `h100`, `mi300x`."""
