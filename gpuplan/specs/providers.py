@@ -81,6 +81,8 @@ class Providers(SpecFile):
         Raises:
             UnknownError: it is one of those, with what to name instead.
         """
+        if self.id_of(name, _folders(catalog)) in _folders(catalog):
+            return  # Its sizes are on record, in a folder of the user's own.
         spelled = {flat(each): one for one in self.without for each in one.names}
         found = next((spelled[one] for one in _bare(name) if one in spelled), None)
         if found is not None:
