@@ -40,12 +40,15 @@ def of_size(name: str, cards: Sequence[str]) -> tuple[str, ...]:
 
     >>> of_size("facebook/galactica-120b", ["opt-6.7b", "gpt-neox-20b", "opt-66b", "opt-175b"])
     ('opt-175b',)
+    >>> of_size("deepcogito/cogito-v2.1-671b", ["deepseek-v3"])
+    ('deepseek-v3',)
     """
     said = size_in(name)
     sizes = {one: _size_of(one) for one in cards}
     if said is None or None in sizes.values():
         return tuple(cards)
-    far = {one: said.away(size) for one, size in sizes.items() if size is not None}
+    # A name without `-a37b` may be a mixture's: that the cards are is no distance.
+    far = {one: said.away(size if said.active else Size(size.total)) for one, size in sizes.items() if size is not None}
     return tuple(sorted((one for one in cards if far[one] <= _ALIKE), key=far.__getitem__))
 
 

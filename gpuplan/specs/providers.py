@@ -13,6 +13,7 @@ from gpuplan.specs.base import SpecFile, load_spec
 from gpuplan.specs.catalog import Catalog, key, shipped_folder
 from gpuplan.specs.instance import Instance, InstanceFamily
 from gpuplan.specs.kinds_of_parts import nearest
+from gpuplan.specs.plain_names import respelled
 from gpuplan.specs.read_names import bare, family_of, flat, reading, splits, without_manner, without_terms
 
 _ENDS = (
@@ -200,7 +201,7 @@ def _folders(catalog: Catalog) -> set[str]:
     return {place.partition("/")[0] for place in catalog.paths("instances")}
 
 
-_COUNT = re.compile(r"^\d{1,2}x?-?(?=[a-z])|[-_]?x[-_]?\d{1,2}$")
+_COUNT = re.compile(r"^\d{1,2}(?:x-?(?=\d{4})|x?-?(?=[a-z]))|[-_]?x[-_]?\d{1,2}$")
 """A number of accelerators before or behind the name of one: `8xh100`, `1B200`, `a100-x4`."""
 _SERVERLESS = "serverless"
 _DIGITS = re.compile(r"\d+")
@@ -212,8 +213,6 @@ MOST = 4
 
 def _accelerator(name: str, catalog: Catalog) -> str | None:
     """The accelerator after which an instance is called, with or without a number of them; None: there is none."""
-    from gpuplan.specs.plain_names import respelled
-
     for said in (name, alone := _COUNT.sub("", key(name)), *respelled(alone)):
         try:
             return catalog.find("accelerators", said).id
@@ -263,7 +262,7 @@ def _instead(name: str, every: Sequence[Instance], accelerator: str | None, iden
             own = f"or `--on {count}x{part}` with your price by --price"
             return f", and none on record has {count} of its accelerator", f"with {part} it has {_listed(some)}; {own}"
         return "", f"with {same[0].shape.accelerator} it has {_listed(some)}"
-    if accelerator is None and (near := nearest(name)):
+    if accelerator is None and (near := nearest(name) or next(filter(None, map(nearest, respelled(name))), "")):
         return "", near
     line = re.match(r"[a-z]+", key(name))
     alike = [key(one.qualified_name) for one in every if line is not None and re.match(rf"{line[0]}(?![a-z])", key(one.name))]

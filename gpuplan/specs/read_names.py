@@ -183,7 +183,7 @@ def reading(name: str, catalog: Catalog) -> Reading | None:
 
     Of several the longest name counts: `mi300x8` is eight of the MI300X.
     """
-    wanted = key(name)
+    wanted = re.sub(r"rtx-?pro(?=\d)", "rtx-pro-", key(name))
     spellings = catalog.once("names in names", lambda: _spellings(catalog))
     for said in (one for one in spellings if one in wanted):
         for found in re.finditer(re.escape(said), wanted):
