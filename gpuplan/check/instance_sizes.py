@@ -95,6 +95,8 @@ def _named(one: LoadedFile, at: Path_, family: InstanceFamily, shape: InstanceSh
         yield one.bad("spec.instance-size", (*at, "memory"), message, "correct the one that is wrong")
     known = library.accelerator_words
     told = [word for word in re.split(r"[^a-z0-9]+", shape.name.lower())[1:] if word in known]
+    if shape.vcpus is not None and shape.accelerator.partition("-")[0] in shape.name.lower():
+        told = [word for word in told if word[1:] != f"{shape.vcpus}"]  # `eg1.a100x8.V100-680` has 100 processors, and no V100.
     if library.accelerator(shape.name) is not None:
         told = [shape.name]
     if told and not any(word in (shape.accelerator, *shape.accelerator.split("-")) for word in told):

@@ -102,7 +102,7 @@ def _elsewhere(name: str, extra_dirs: Sequence[Path]) -> ModelCard | None:
     from gpuplan.models import hub, ollama
 
     bare = unrouted(name)
-    if bare != name and " " not in name:
+    if bare != name and (" " not in name or bare != "-".join(name.split())):
         return _routed(name, bare, extra_dirs)
     if ollama.is_ollama(name):
         return ollama.import_ollama(name, extra_dirs)

@@ -14,20 +14,17 @@ from pathlib import Path
 from typing import Annotated
 
 from gpuplan.models.card import CardSource
+from gpuplan.models.kin import kin_of, of_size
+from gpuplan.models.name_size import size_in
 from gpuplan.schema import Limits, Schema, read
 from gpuplan.strict_yaml import load_yaml
 
 TABLE = Path(__file__).parent / "kinds_of_names.yaml"
 _OTHER = re.compile(
-    r"(?<![a-z])(?:vl|vision|omni|audio|eagle\d?|draft|dflash\d?|dspark|speculator|lora|adapter|reward|reap)(?![a-z])",
+    r"(?<![a-z])(?:vl|vision|omni|audio|ultravox(?!.*-text)|eagle\d?|draft|dflash\d?|dspark|speculator|lora|adapter|reward|reap)(?![a-z])",
     re.IGNORECASE,
 )
 """Words of names of what is more or less than the model that the rest of the name says."""
-_SIZE = re.compile(r"(?<![a-z0-9.])(\d{1,4}(?:\.\d+)?)([bm])(?![a-z0-9])")
-"""`27b`, `1.7b`, `350m`: how many parameters a name says."""
-_ACTIVE = re.compile(r"-a(\d{1,3}(?:\.\d+)?)b(?![a-z0-9])")
-"""`-a3b`: how many of them a token uses."""
-
 _ROUNDED = log(1.3)
 """How far sizes in names may be from each other where both mean the same model (`phi-3-3.8b`, `starcoder-16b`)."""
 
@@ -90,8 +87,8 @@ def built_like(name: str) -> Like | None:
 
 def of_another_size(name: str, card: str) -> bool:
     """Whether a name says another size than that of a card does, which a pattern of names must not overrule."""
-    said, own = _size(name), _size(card)
-    return said is not None and own is not None and abs(log(said[0] / own[0])) > _ROUNDED
+    said, own = size_in(name), size_in(card)
+    return said is not None and own is not None and abs(log(said.total / own.total)) > _ROUNDED
 
 
 def nearest(name: str) -> str:
@@ -103,8 +100,15 @@ def nearest(name: str) -> str:
     found = next((one for one in table().near if _fits(name, one.names)), None)
     if found is None:
         return ""
-    cards = " or ".join(f"`{one}`" for one in found.nearest)
-    return f"the nearest on record is {cards}: {found.why}" if cards else found.why
+    if not found.nearest:
+        return found.why
+    of_its_own = of_size(name, found.nearest)
+    like = () if of_its_own else kin_of(name)[:1] or tuple(filter(None, (_plain_of_size(name),)))
+    cards = " or ".join(f"`{one}`" for one in of_its_own or like)
+    if not like:
+        return f"the nearest on record is {cards}: {found.why}"
+    why = found.why.partition(";")[0]  # What follows is of the cards that the entry names.
+    return f"the nearest on record is {cards}, by the size in its name: {why}"
 
 
 def is_apart(name: str) -> bool:
@@ -124,24 +128,20 @@ def of_its_size(name: str) -> str:
     >>> of_its_size("someone/Something")
     ''
     """
-    size = _size(name)
-    if size is None:
+    like = kin_of(name)[:1]
+    card = like[0] if like else _plain_of_size(name)
+    said = "the line and the size" if like else "the size"
+    return f"by {said} in its name the nearest on record is `{card}`: what it is built like is not known" if card else ""
+
+
+def _plain_of_size(name: str) -> str:
+    """The plain model of the size that a name says; empty where it says none."""
+    said = size_in(name)
+    if said is None:
         return ""
-    total, active = size
-    sizes = {card: one for card in table().of_size if (one := _size(card)) is not None and (one[1] is None) == (active is None)}
-    far = {card: abs(log(one[0] / total)) + abs(log((one[1] or 1) / (active or 1))) for card, one in sizes.items()}
-    return f"by the size in its name the nearest on record is `{min(far, key=far.__getitem__)}`: what it is built like is not known"
-
-
-@lru_cache(4096)
-def _size(name: str) -> tuple[float, float | None] | None:
-    """The parameters that a name says, all of them and those of a token, in billions."""
-    tail = re.sub(r"(?<=\d)_(?=\d)", ".", name.rpartition("/")[2].lower()).replace("_", "-")
-    found = _SIZE.search(tail)
-    if found is None or not float(found[1]):
-        return None
-    active = _ACTIVE.search(tail)
-    return float(found[1]) * (1e-3 if found[2] == "m" else 1.0), None if active is None else float(active[1]) or None
+    sizes = {card: one for card in table().of_size if (one := size_in(card)) is not None}
+    alike = {card: one for card, one in sizes.items() if (one.active is None) == (said.active is None)}
+    return min(alike, key=lambda card: said.away(alike[card]))
 
 
 def _fits(name: str, patterns: tuple[str, ...], *, whole: bool = False) -> bool:

@@ -96,8 +96,7 @@ def card_by_name(repository: str, why: str, extra_dirs: Sequence[Path] = ()) -> 
             card = _of_names(inner.id, extra_dirs) if inner.stored is None and _is_plain(inner, extra_dirs) else None
         if card is None or rule.mixture not in (None, _is_mixture(card.architecture)):
             continue
-        bits = next((int(one) for one in found.groups()[1:] if one), None)
-        return _stored(card, rule, bits, f"{why}: ", title, owner)
+        return _stored(card, rule, _bits_said(found), f"{why}: ", title, owner)
     first = _named if _has_its_name(repository, extra_dirs) else _listed  # An entry of the table knows more than words of tuning.
     plain = first(repository, why, extra_dirs) or _tuned(owner, name, why, extra_dirs) or _named(repository, why, extra_dirs)
     if plain is None or of_another_size(repository, plain.id):
@@ -107,6 +106,13 @@ def card_by_name(repository: str, why: str, extra_dirs: Sequence[Path] = ()) -> 
         return plain
     said = f"`{unread[0]}` in its name was not read: these are weights in 16 bits; say with `--weights` how they are stored"
     return plain.replaced(notes=(*plain.notes, said))
+
+
+def _bits_said(found: re.Match[str]) -> float | None:
+    """How many bits a weight has by the end of a name; None: it does not say."""
+    if "bpw" in found.re.groupindex:
+        return float(found["bpw"])
+    return next((int(one) for one in found.groups()[1:] if one), None)
 
 
 def _has_its_name(repository: str, extra_dirs: Sequence[Path], *, itself: bool = False) -> bool:
@@ -208,19 +214,22 @@ def _published(card: ModelCard, short: str, owner: str) -> WeightsFormat | None:
     return found if owner.lower() in ({found.by} if found.by else makers) else None
 
 
-def _stored(card: ModelCard, rule: Rule, bits: int | None, why: str, title: str, owner: str) -> ModelCard:
+def _stored(card: ModelCard, rule: Rule, bits: float | None, why: str, title: str, owner: str) -> ModelCard:
     """The card in the type that a rule tells, as the owner of the repository stores it where that is known."""
     weights = rule.weights
     if weights is not None:
         short = "fp8" if weights.bits == 8 and weights.number == "float" else weights.method
-        weights = _published(card, short, owner) or weights.replaced(bits=bits or weights.bits, source=title)
+        weights = _published(card, short, owner) or weights.replaced(bits=(bits and round(bits)) or weights.bits, source=title)
+        if isinstance(bits, float):
+            weights = weights.replaced(millibits=round(bits * 1000))
     said = f"{why}taken for {card.id} in {'16 bits' if weights is None else _said(weights)}, by its name"
     return card.replaced(weights=weights, stored=None, quantised={}, engine=rule.engine or card.engine, notes=(*card.notes, said))
 
 
 def _said(of: WeightsFormat) -> str:
     """A type of weights in words: `awq, 4 bits`."""
-    return of.method if of.bits is None else f"{of.method}, {of.bits} bits"
+    bits = of.bits if of.millibits is None else of.millibits / 1000
+    return of.method if bits is None else f"{of.method}, {bits:g} bits"
 
 
 def _is_mixture(arch: Architecture) -> bool:

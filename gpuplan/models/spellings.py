@@ -16,7 +16,7 @@ _PLACE = re.compile(
 _ROUTED = re.compile(r"(?<=\w):(?:free|nitro|floor|online|exacto|extended|beta)$", re.IGNORECASE)
 """How OpenRouter is asked to serve a model (https://openrouter.ai/docs/guides/routing/model-variants)."""
 _STORE = re.compile(
-    r"^(?:ollama://(?:library/)?|(?:https://)?ollama\.com/(?:library/)?|(?:(?:docker|oci|rlcr)://)?(?:docker\.io/)?ai/|(?:modelscope|ms)://)(?=[^/\s])",
+    r"^(?:(?:ollama|hf|huggingface|hugging-face|lm-studio|lmstudio)-(?:run-|pull-|get-)?(?=[a-z])|ollama://(?:library/)?|(?:https://)?ollama\.com/(?:library/)?|(?:(?:docker|oci|rlcr)://)?(?:docker\.io/)?ai/|(?:modelscope|ms)://)(?=[^/\s])",
     re.IGNORECASE,
 )
 """Where RamaLama, KubeAI and Docker fetch a model from (https://github.com/containers/ramalama, docs/ramalama.1.md, Transports;
@@ -58,8 +58,8 @@ def unrouted(name: str) -> str:
 
     >>> unrouted("openai/gpt-oss-20b:free"), unrouted("us.meta.llama3-1-70b-instruct-v1:0"), unrouted("qwen 3 32b")
     ('openai/gpt-oss-20b', 'meta/llama3.1-70b-instruct', 'qwen-3-32b')
-    >>> unrouted("ollama://qwen2.5:7b"), unrouted("ai/gemma3:4B-Q4_K_M")
-    ('qwen2.5:7b', 'gemma3:4B-Q4_K_M')
+    >>> unrouted("ollama://qwen2.5:7b"), unrouted("ai/gemma3:4B-Q4_K_M"), unrouted("ollama run llama3.2")
+    ('qwen2.5:7b', 'gemma3:4B-Q4_K_M', 'llama3.2')
     """
     bare = _STORE.sub("", _ROUTER.sub("", "-".join(name.split())))
     found = _BEDROCK.fullmatch(bare)

@@ -14,7 +14,7 @@ from gpuplan.specs.target import MAKERS
 _MARKS = re.compile(r"\((?:r|tm|c)\)|[®™]", re.IGNORECASE)
 _BEHIND = re.compile(
     r"\s+(?:w/|with|@)\s.*$|\s+\d+-core\b.*$|\s+(?:cpu|processor)$"
-    r"|\s+(?:graphics|gpu|desktop|oam|mcm|ac|mba|edition|generation|gaming|trio|suprim|vanguard|x|oc|community|secure|cloud|accelerator)$"
+    r"|\s+(?:rack|chip|box|node|graphics|gpu|desktop|oam|mcm|ac|mba|edition|generation|gaming|passive|active|trio|suprim|vanguard|x|oc|community|secure|cloud|accelerator)$"
     r"|\s+(?:(?:dev|developer)[\s-]?kit|dual[\s-]slot|rev\.?\s*\w+|lite\s+hash\s+rate|lhr)$",
     re.IGNORECASE,
 )
@@ -56,7 +56,11 @@ def bracketed(name: str) -> str | None:
     return MOBILE.sub(" Mobile", found[1]) if found else None
 
 
-_INSIDE = re.compile(r"\s*[(\[]\s*(\d+)\s*gi?b?(?:\s+(?:v?ram|memory|hbm\w*|gddr\w*))?\s*[)\]]", re.IGNORECASE)
+_INSIDE = re.compile(
+    r"\s*[(\[]\s*(\d+)\s*gi?b?(?:\s+(?:v?ram|memory|hbm\w*|gddr\w*))?\s*[)\]]|(?<=\S)\s+(\d+)\s+gi?b(?:\s+v?ram)?$", re.IGNORECASE
+)
+_BOARD = re.compile(r"^((?:nvidia\s+)?hgx[\s-].+?)[\s-]+(\d+)[\s-]*gpus?$", re.IGNORECASE)
+"""A board as its maker calls it, `HGX H200 8-GPU`."""
 _MAC = re.compile(r"^(?:apple\s+)?(macbook(?:\s+(?:air|pro))?|mac\s*(?:mini|studio|pro)|imac)\b(.*)$", re.IGNORECASE | re.DOTALL)
 _CHIP = re.compile(r"\bm\d(?:\s+(?:pro|max|ultra))?(?=\s|$)", re.IGNORECASE)
 _INCHES = re.compile(
@@ -84,9 +88,11 @@ def unwrapped(name: str) -> Iterator[str]:
         if cores is not None:
             made.append(f"apple-{key(chip[0])}-{cores[1]}c{behind}")
         line = f"{mac[1]} " if mac and re.match(r"mac\s*(?:mini|studio)", mac[1], re.IGNORECASE) else ""
-        made.append(f"{line}{chip[0]}{behind}")
+        made += [f"{line}{chip[0]}{behind}"] + ([f"{chip[0]}{behind}"] if line else [])
+    elif board := _BOARD.match(name.strip()):
+        made.append(f"{board[1]}-{board[2]}")
     elif not mac:
-        made.append(_INSIDE.sub(r" \1GB", name).strip())
+        made.append(_INSIDE.sub(lambda found: f" {found[1] or found[2]}GB", name).strip())
     yield from (one for one in made if key(one) != key(name))
 
 
@@ -163,6 +169,7 @@ def respelled(name: str) -> Iterator[str]:
     spelled = re.sub(r"(?<=-)(\d+)g$", r"\1gb", spelled)
     spelled = re.sub(r"^(gtx|rtx|rx)(?=\d|pro|a\d)", r"\1-", spelled)
     spelled = re.sub(r"(?<=-pro)(?=\d{4})|(?<=\d{4})(?=ada(?:-|$))|(?<=\d)(?=(?:nvl|pcie)(?:-|$))", "-", spelled)
+    spelled = re.sub(r"^(rtx-\d{4}(?:-?ti)?)m(?=-\d+gb$|$)", r"\1-laptop", spelled)  # AMD's `RX 6800M` is a name of its own.
     spelled = re.sub(r"^([pm])(?=[1-6]\d00$)", r"quadro-\1", spelled)
     spelled = re.sub(r"^q-rtx-", "quadro-rtx-", re.sub(r"^pro-w(?=\d)", "radeon-pro-w", spelled))
     spelled = re.sub(r"-hbm\d?e?(?=-|$)", "", re.sub(r"-maxq(?=-|$)", "-max-q", spelled))
@@ -213,7 +220,7 @@ def _shown(inside: re.Match[str] | None) -> tuple[str, ...]:
 def _clean(text: str) -> str:
     """Without marks, and 16G as 16GB."""
     plain = re.sub(r"\swith\smax-q\sdesign\b", " Max-Q", " ".join(_MARKS.sub("", text).split()), flags=re.IGNORECASE)
-    plain = MOBILE.sub(" Mobile", plain)
+    plain = re.sub(r"\s+tensor[\s-]core(?:\s+gpus?)?\b", "", MOBILE.sub(" Mobile", plain), flags=re.IGNORECASE)
     plain = re.sub(r"\sCPU(?=\s)", "", plain, flags=re.IGNORECASE)  # `Intel Xeon CPU E5-2680 v4`
     return re.sub(r"(?<=\d)G\b", "GB", plain)
 

@@ -13,7 +13,8 @@ from gpuplan.specs.base import SpecFile, load_spec
 from gpuplan.specs.catalog import Catalog, key, shipped_folder
 from gpuplan.specs.instance import Instance, InstanceFamily
 from gpuplan.specs.kinds_of_parts import nearest
-from gpuplan.specs.read_names import bare, family_of, flat, reading, splits, without_manner
+from gpuplan.specs.plain_names import respelled
+from gpuplan.specs.read_names import bare, family_of, flat, reading, splits, without_manner, without_terms
 
 _ENDS = (
     "cloud",
@@ -81,13 +82,22 @@ class Providers(SpecFile):
         Raises:
             UnknownError: it is one of those, with what to name instead.
         """
+        if self.id_of(name, _folders(catalog)) in _folders(catalog):
+            return  # Its sizes are on record, in a folder of the user's own.
         spelled = {flat(each): one for one in self.without for each in one.names}
         found = next((spelled[one] for one in _bare(name) if one in spelled), None)
         if found is not None:
-            read = reading(part, catalog) if found.rents and part else None
-            taken = "" if read is None else f"by its name take `{read.target}`, with a price of yours by --price"
-            hint = f"{taken}; or write its instances into a file of your own (docs/own-specs.md)" if taken else found.hint
+            hint = (_by_its_part(part, catalog) or nearest(part)) if found.rents and part else ""
+            own = "or write its instances into a file of your own (docs/own-specs.md)"
+            hint = f"{hint}; {own}" if hint else found.hint
             raise UnknownError(Problem("target.no-instances", f"`{name}` names no machine: {found.what}", hint))
+
+
+def _by_its_part(name: str, catalog: Catalog) -> str:
+    """What to write for a machine by the accelerator that its name holds, or is; empty where it holds none."""
+    read = reading(name, catalog)
+    part = read.target if read is not None else _accelerator(without_terms(name), catalog)
+    return f"by its name take `{part}`, with a price of yours by --price" if part else ""
 
 
 @cache
@@ -146,6 +156,8 @@ def instance_of_provider(name: str, count: int, catalog: Catalog) -> str | None:
     if (one := only_of_family(name, rest, ident, catalog)) is not None:
         return one
     every = _instances(known, catalog)
+    if _SERVERLESS not in rest.lower():  # Workers that are paid for while they work are meant by their name alone.
+        every = [one for one in every if not one.name.startswith(_SERVERLESS)] or every
     # SageMaker's `p5.48xlarge` is its `ml.p5.48xlarge`, Databricks' `g5.xlarge` its `g5.xlarge.jobs`, which stands first there.
     tails = [one for one in every if "." in rest and key(one.name).endswith(f".{key(rest)}")]
     heads = [one for one in every if key(one.name).startswith(f"{key(rest)}.") or flat(one.name.rpartition(".")[0]) == flat(rest)]
@@ -158,6 +170,8 @@ def instance_of_provider(name: str, count: int, catalog: Catalog) -> str | None:
     alone = alone if len(alone) == 1 else _by_words(rest, every, wanted, catalog)
     if len(alone) == 1:
         return alone[0].qualified_name
+    if (shorter := without_terms(rest)) != rest:
+        return instance_of_provider(f"{ident}:{shorter}", count, catalog)
     what, hint = _instead(rest, every, accelerator, ident, catalog)
     raise UnknownError(Problem("target.no-instances", f"no instance of {ident} is called `{rest}`{what}", hint))
 
@@ -187,8 +201,9 @@ def _folders(catalog: Catalog) -> set[str]:
     return {place.partition("/")[0] for place in catalog.paths("instances")}
 
 
-_COUNT = re.compile(r"^\d{1,2}x?-?(?=[a-z])|[-_]?x[-_]?\d{1,2}$")
+_COUNT = re.compile(r"^\d{1,2}(?:x-?(?=\d{4})|x?-?(?=[a-z]))|[-_]?x[-_]?\d{1,2}$")
 """A number of accelerators before or behind the name of one: `8xh100`, `1B200`, `a100-x4`."""
+_SERVERLESS = "serverless"
 _DIGITS = re.compile(r"\d+")
 _WORD = re.compile(r"[a-z]+\d+[a-z]?")
 """What tells one accelerator from another in a name: `h100`, `mi300x`."""
@@ -198,7 +213,7 @@ MOST = 4
 
 def _accelerator(name: str, catalog: Catalog) -> str | None:
     """The accelerator after which an instance is called, with or without a number of them; None: there is none."""
-    for said in (name, _COUNT.sub("", key(name))):
+    for said in (name, alone := _COUNT.sub("", key(name)), *respelled(alone)):
         try:
             return catalog.find("accelerators", said).id
         except (UnknownError, UsageError):
@@ -247,6 +262,8 @@ def _instead(name: str, every: Sequence[Instance], accelerator: str | None, iden
             own = f"or `--on {count}x{part}` with your price by --price"
             return f", and none on record has {count} of its accelerator", f"with {part} it has {_listed(some)}; {own}"
         return "", f"with {same[0].shape.accelerator} it has {_listed(some)}"
+    if accelerator is None and (near := nearest(name) or next(filter(None, map(nearest, respelled(name))), "")):
+        return "", near
     line = re.match(r"[a-z]+", key(name))
     alike = [key(one.qualified_name) for one in every if line is not None and re.match(rf"{line[0]}(?![a-z])", key(one.name))]
     if accelerator is None and (near := did_you_mean(f"{ident}:{key(name)}", alike, most=3)):

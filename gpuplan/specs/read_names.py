@@ -17,8 +17,10 @@ _OFFERED_AS = frozenset(
     {"droplet", "droplets", "pod", "pods", "inference", "endpoint", "endpoints", "dedicated", "pro", "pro+", "cluster", "on-demand"}
 )
 """Words behind a seller that say how it rents a machine out, not which."""
+_TERMS = frozenset({"spot", "preemptible", "interruptible", "reserved", "secure", "community", "serverless", "cloud", "flex"})
+"""Words beside a machine that say on which terms it is rented: some sellers call machines so, others have a price for each."""
 _BEFORE = re.compile(r"(?:^|[^a-z0-9]|x)(\d{1,2})x?-?$")
-_AFTER = re.compile(r"(?:-?x|(?<=[a-z])(?<!sxm)(?<!hbm))(\d{1,2})(?![0-9a-z])|-(\d)(?=-)")
+_AFTER = re.compile(r"(?:-?x|(?<=[a-z])(?<!sxm)(?<!hbm))(\d{1,2})(?![0-9a-z])|-(\d)(?=-)|-v\d\.(\d{1,2})$")
 _SOMEWHERE = re.compile(r"(?<![a-z0-9])(?:x(\d{1,2})|(\d{1,2})x)(?![a-z0-9])")
 _INCHES = re.compile(r"[a-z]-1[3-8]-$")
 """The size of a laptop before its part, which is no count: `framework-16-rx-7700s`."""
@@ -100,6 +102,19 @@ def without_manner(rest: str) -> str:
     return " ".join(words)
 
 
+def without_terms(rest: str) -> str:
+    """What stands behind a seller, without words at both ends that say how or on which terms it rents.
+
+    >>> without_terms("4090 secure cloud"), without_terms("community 3090"), without_terms("v6e-8 spot"), without_terms("spot")
+    ('4090', '3090', 'v6e-8', 'spot')
+    """
+    words = rest.split()
+    said = _OFFERED_AS | _TERMS
+    while len(words) > 1 and (words[-1].lower() in said or words[0].lower() in said):
+        words = words[:-1] if words[-1].lower() in said else words[1:]
+    return " ".join(words)
+
+
 def attached(name: str, catalog: Catalog) -> str | None:
     """The instance that is a machine and the accelerators beside it, `A+NxB`, of a name that says both; None: there is none.
 
@@ -168,7 +183,7 @@ def reading(name: str, catalog: Catalog) -> Reading | None:
 
     Of several the longest name counts: `mi300x8` is eight of the MI300X.
     """
-    wanted = key(name)
+    wanted = re.sub(r"rtx-?pro(?=\d)", "rtx-pro-", key(name))
     spellings = catalog.once("names in names", lambda: _spellings(catalog))
     for said in (one for one in spellings if one in wanted):
         for found in re.finditer(re.escape(said), wanted):
@@ -200,5 +215,5 @@ def _spellings(catalog: Catalog) -> list[str]:
 
 
 __all__ = [
-    "Reading", "attached", "bare", "family_of", "flat", "reading", "spelled_out", "splits", "without_manner",
+    "Reading", "attached", "bare", "family_of", "flat", "reading", "spelled_out", "splits", "without_manner", "without_terms",
 ]  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from gpuplan.errors import Note, Problem, UnknownError, UsageError, did_you_mean
+from gpuplan.errors import GpuplanError, Note, Problem, UnknownError, UsageError, did_you_mean
 from gpuplan.specs.catalog import Catalog, key
 from gpuplan.specs.target import FORMS, MAKERS, Target
 from gpuplan.specs.target_by_name import find_instance, is_named, of_accelerator, of_instance, of_system, target_by_name
@@ -83,7 +83,7 @@ def _by_its_words(text: str, units: int, name: str, catalog: Catalog) -> Target:
         raise
     instance = find_instance(full, catalog) if full is not None else None
     if instance is not None:
-        taken = Note("target.taken-as", f"`{name}` was taken as `{instance.qualified_name}`", "")
+        taken = Note("target.taken-as", f"`{name}` was taken as `{instance.qualified_name}`", _terms(name))
         target = of_instance(text, units, instance, catalog)
         return target.replaced(notes=(taken, *target.notes))
     return _by_less_of_it(text, units, name, what, catalog)
@@ -103,11 +103,19 @@ def _by_less_of_it(text: str, units: int, name: str, what: str, catalog: Catalog
     several = alternatives(name)
     if several:
         raise several_parts(name, several, catalog)
-    found = reading(re.sub(r"\s+\d+-cores?\b.*$", "", name, flags=re.IGNORECASE), catalog)
-    said = (
-        f"no page of such a machine was read; by its name take `{found.target}`, with a price of yours by --price" if found else ""
-    )
-    if found is not None and found.count is not None:
+    if (shorter := _without_words(name)) != name:
+        try:
+            found = target_by_name(f"{units}x {shorter}" if units > 1 else shorter, catalog)
+        except GpuplanError:
+            found = None
+        if found is not None:
+            note = Note("target.taken-as", f"`{name}` was taken as `{shorter}`", _terms(name))
+            return found.replaced(text=text, notes=(note, *found.notes))
+    if near := _near_instance(name, catalog):
+        raise UnknownError(Problem("target.unknown-name", what, near))
+    read = reading(re.sub(r"\s+\d+-cores?\b.*$", "", name, flags=re.IGNORECASE), catalog)
+    said = f"no page of such a machine was read; by its name take `{read.target}`, with a price of yours by --price" if read else ""
+    if read is not None and read.count is not None:
         raise UnknownError(Problem("target.unknown-name", what, said))
     plain = known_as(name, catalog)
     if plain is not None:
@@ -122,11 +130,47 @@ def _by_less_of_it(text: str, units: int, name: str, what: str, catalog: Catalog
     instances = list(catalog.names("instances"))
     short = [alias.partition(":")[2] for alias in instances if ":" in alias]
     hint = did_you_mean(key(name), known, most=3) or did_you_mean(key(name), [*instances, *short], most=3)
-    if found is not None and found.spelled not in hint:
+    if read is not None and read.spelled not in hint:
         hint = said  # `GPU-T4-S` is not near to `tpu-v4-host`
-    elif found is not None and not get_close_matches(key(name), known, 1, 0.85):
-        hint = f"the nearest on record is `{found.accelerator}`, which its name holds: of what else it says no page was read"
+    elif read is not None and not get_close_matches(key(name), known, 1, 0.85):
+        hint = f"the nearest on record is `{read.accelerator}`, which its name holds: of what else it says no page was read"
     raise UnknownError(Problem("target.unknown-name", what, hint or FORMS))
+
+
+_WORDS = re.compile(
+    r"^(?:tpu[\s-]vm|(?:preemptible|spot|reserved))\s+|\s+(?:spot|preemptible|on[\s-]demand|reserved|racks?|cluster|vm|instance)$",
+    re.IGNORECASE,
+)
+"""Words beside a part, a machine or a slice that say how it is rented or that it is one."""
+
+
+def _terms(name: str) -> str:
+    """How to say the terms of a price that stand in a name, which are not read from there."""
+    said = re.search(r"\b(spot|preemptible|interruptible|reserved)\b", name, re.IGNORECASE)
+    kind = "" if said is None else "reserved_1yr" if said[1].lower() == "reserved" else "spot"
+    return f"`{said[1]}` is not read from a name: say `--price-kind {kind}`" if said is not None else ""
+
+
+def _without_words(name: str) -> str:
+    """A name without words at its ends that do not say which part or machine it is."""
+    while (shorter := _WORDS.sub("", name.strip(), count=1)) != name:
+        name = shorter
+    return name
+
+
+def _near_instance(name: str, catalog: Catalog) -> str:
+    """A hint with the machine of a cloud whose name differs in a letter or two alone; empty where none does."""
+    from difflib import get_close_matches
+
+    from gpuplan.specs.read_names import flat
+
+    wanted = flat(name)
+    digits = re.findall(r"\d+", wanted)
+    known = {flat(alias.rpartition(":")[2]): alias for alias in catalog.names("instances") if ":" in alias}
+    alike = [one for one in known if re.findall(r"\d+", one) == digits] if len(digits) > 1 else []
+    near = get_close_matches(wanted, alike, 1, 0.9)
+    found = find_instance(known[near[0]], catalog) if near else None
+    return f"the nearest on record is `{found.qualified_name}`, whose name differs in letters alone" if found is not None else ""
 
 
 def _in_another_order(name: str, catalog: Catalog) -> str | None:

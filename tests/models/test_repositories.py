@@ -123,3 +123,11 @@ def test_no_rule_takes_the_name_of_a_card() -> None:
             if found and not rule.owners:
                 assert re.search(rule.ends, name, re.IGNORECASE)
                 assert find(name).id
+
+
+def test_bits_of_exllama_are_read_from_a_name():
+    card = card_by_name("LoneStriker/Mixtral-8x7B-Instruct-v0.1-3.5bpw-h6-exl2", "offline")
+    assert card is not None
+    assert (card.id, card.engine) == ("mixtral-8x7b", "exllama")
+    assert (card.weights.method, card.weights.millibits) == ("exl2", 3500)
+    assert "exl2, 3.5 bits" in card.notes[-1]

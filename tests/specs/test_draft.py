@@ -38,6 +38,27 @@ def test_a_model_filled_in_is_right(tmp_path):
     assert [one.code for one in examine([tmp_path]).findings] == []
 
 
+def test_an_accelerator_filled_in_from_its_makers_page_is_right(tmp_path):
+    text = new_file("accelerator", "nvidia/h300-sxm", "2026-11-23").text
+    text = text[text.index("format: 1") :]
+    values = {
+        'name: "?"': 'name: "NVIDIA H300 SXM"', 'architecture: "?"': "architecture: Hopper", 'family: "?"': "family: hopper",
+        'released: "?"': 'released: "2026-10"', 'confidence: "?"': "confidence: medium",
+        'title: "?", url: "?"': 'title: "NVIDIA H300 datasheet", url: "https://www.nvidia.com/h300.pdf"',
+        'capacity: "?"': "capacity: 80 GB", 'type: "?"': "type: HBM3", 'bandwidth: "?"': "bandwidth: 3.35 TB/s",
+        'fp32: "?"': "fp32: 67 TFLOP/s", 'bf16: "?"': "bf16: 989 TFLOP/s", 'fp16: "?"': "fp16: 989 TFLOP/s",
+        'fp8: "?"': "fp8: 1979 TFLOP/s", 'int8: "?"': "int8: 1979 TOP/s", 'power: {value: "?"': "power: {value: 700 W",
+        'gen: "?"': "gen: 5", 'lanes: "?"': "lanes: 16", 'bandwidth_per_direction: {value: "?"': "bandwidth_per_direction: {value: 63 GB/s",
+    }  # fmt: skip
+    for mark, value in values.items():
+        assert mark in text, mark
+        text = text.replace(mark, value, 1)
+    path = tmp_path / "accelerators" / "nvidia" / "h300-sxm.yaml"
+    path.parent.mkdir(parents=True)
+    path.write_text(text, encoding="utf-8")
+    assert [(one.code, one.message) for one in examine([tmp_path]).findings] == []
+
+
 @pytest.mark.parametrize(
     ("kind", "name"), [("gpu", "x"), ("accelerator", "h300"), ("model", "a/b"), ("system", "Nova Node"), ("instance", "acme/")]
 )

@@ -16,8 +16,22 @@ def test_every_name_is_of_a_provider_and_nobody_elses():
     assert set(table.names) <= FOLDERS
     names = [name for others in table.names.values() for name in others] + [name for one in table.without for name in one.names]
     assert len(names) == len(set(names))
-    assert not set(names) & FOLDERS
+    assert not set(names) & FOLDERS, "their sizes are on record: take them out of `without` in hardware_specs/rules/providers.yaml"
     assert all(name == key(name) for name in names)
+
+
+def test_sizes_of_the_users_own_are_taken_whatever_the_table_says_of_their_seller(tmp_path):
+    folder = tmp_path / "instances" / "linode"
+    folder.mkdir(parents=True)
+    (folder / "mine.yaml").write_text(
+        "format: 1\nid: mine\nname: Mine\nsources: {own: {title: own, checked: 2026-11-20, kind: user}}\nprovider: linode\n"
+        "instances:\n- {name: g9-x, source: own, accelerator: l40s, accelerators: 1, scale_up: {kind: none}, network: {kind: ethernet}}\n",
+        encoding="utf-8",
+    )
+    catalog = Catalog.open(env={"HOME": "/nonexistent", "GPUPLAN_SPECS": str(tmp_path)})
+    assert parse_target("linode l40s", catalog).instance.name == "g9-x"
+    with pytest.raises(UnknownError, match="names no machine"):
+        parse_target("linode l40s", CATALOG)
 
 
 @pytest.mark.parametrize(

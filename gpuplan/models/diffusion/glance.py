@@ -53,7 +53,8 @@ def _by_spelling(wanted: str) -> Path | None:
     spelled = squeezed(wanted)
     if _DATE.search(wanted) or (len(spelled) < _TELLING and not re.search(r"\d", spelled)):
         return None  # A release of another month may have other layers.
+    words = sorted(re.split(r"[-_/\s]", wanted))
     for path in cards_in(DIFFUSION):
-        if any(squeezed(one) == spelled for one in (path.stem, *card_aliases(path))):
+        if any(squeezed(one) == spelled or sorted(one.lower().split("-")) == words for one in (path.stem, *card_aliases(path))):
             return path
     return None
