@@ -24,7 +24,8 @@ from gpuplan.planner.serve_percentiles import Percentiles
 from gpuplan.planner.spending import spending
 from gpuplan.planner.where import places
 from gpuplan.planner.why import ALIKE, CHEAPER, said_to_beat
-from gpuplan.search.library import SERVES, Library
+from gpuplan.search.library import Library
+from gpuplan.search.serving_engine import SERVES
 from gpuplan.search.load import rate_text
 from gpuplan.search.serving import answer_serving
 from gpuplan.units import human, so_many
