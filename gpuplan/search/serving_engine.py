@@ -1,4 +1,4 @@
-"""Which engine serves where a question names none: the accelerator's, the checkpoint's, the one that has what is named, or the usual."""
+"""Which engine serves where a question names none: that of the chip, of the checkpoint, of what is named, or the usual one?"""
 
 from __future__ import annotations
 

@@ -98,12 +98,7 @@ def serving_space(want: Want, subject: Subject) -> Space[ServePlan]:
     """
     ranks = subject.hw.count
     shape = shape_of(subject.arch, ranks, subject.engine).replaced(joined=subject.hw.joined)
-    splits = subject.engine.serving.splits if subject.engine.serving is not None else ("tp", "pp")
-    tp = [want.tp] if want.tp else divisors(ranks) if "tp" in splits or want.pp else [1]
-    deep = [one for one in divisors(ranks) if one <= shape.layers]
-    pp = [want.pp] if want.pp else deep if "pp" in splits else [1]
-    if shape.one_split:
-        tp, pp = tp if (want.pp or 1) == 1 or want.tp else [1], pp if (want.tp or 1) == 1 or want.pp else [1]
+    tp, pp = _divisions(want, shape, subject)
     opens = want.opens(subject)
     sharing = [want.attention_dp or 1] if want.attention_dp or not opens else divisors(ranks)
     if want.dp:
@@ -169,6 +164,17 @@ def serving_space(want: Want, subject: Subject) -> Space[ServePlan]:
     if want.drafting is not None and not want.drafting.draft_tokens:
         axes["draft_tokens"] = OPEN_DRAFTS
     return Space(plan=plan, axes=axes, cases=cases, rules=rules, completed=completed, wanted=wanted)
+
+
+def _divisions(want: Want, shape: Shape, subject: Subject) -> tuple[list[int], list[int]]:
+    """The degrees of tensor parallelism and of stages: the user's, or those that the engine is usually run with."""
+    splits = subject.engine.serving.splits if subject.engine.serving is not None else ("tp", "pp")
+    all_of_them = divisors(shape.ranks)
+    tp = [want.tp] if want.tp else all_of_them if "tp" in splits or want.pp else [1]
+    pp = [want.pp] if want.pp else [one for one in all_of_them if one <= shape.layers] if "pp" in splits else [1]
+    if not shape.one_split:
+        return tp, pp
+    return tp if want.tp or (want.pp or 1) == 1 else [1], pp if want.pp or (want.tp or 1) == 1 else [1]
 
 
 def _stripes(want: Want, shape: Shape, can: frozenset[str], tp: float) -> list[float]:

@@ -14,7 +14,8 @@ ANSWERED = {
         "load-in-4bit": "--qlora", "lora-r": "--lora", "fsdp": "--zero-stage", "gradient-checkpointing": "--recompute",
         "flash-attn": "--attention", "cpu-offload": "--offload", "max-steps": "--tokens", "days": "--deadline",
         "num-train-epochs": "--epochs", "spot": "--price-kind", "provider": "--on aws:", "sample-packing": "--documents",
-        "dpo": "--reference", "mfu": "--set mfu=", "method": "--lora 16 --qlora", "learning-rate": "leave it out", "lr": "leave it out",
+        "dpo": "--reference",
+        "mfu": "--set mfu=", "method": "--lora 16 --qlora", "learning-rate": "leave it out", "lr": "leave it out",
     },
     "serve": {
         "gpu": "--on", "tensor-parallel-size": "--tp", "max-model-len": "--max-context", "max-num-seqs": "--max-sequences",
