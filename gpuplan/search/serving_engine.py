@@ -86,7 +86,7 @@ def _named(ask: Common) -> Iterator[tuple[str, Has]]:
         flag = min(held).replace("_", "-")
         yield f"--{flag} is a setting of it", lambda one: held <= _places(one)
     elif ask.host_memory is not None or ask.host_bandwidth is not None:
-        yield "it runs a part of the model in the memory of the host", lambda one: LAYERED <= _places(one)
+        yield "it runs a part of the model in the memory of the host", lambda one: _places(one) >= LAYERED
 
 
 def _words(engine: Engine, name: str) -> list[str]:
