@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Annotated
@@ -61,10 +62,10 @@ def side_by_side(
         model = words[words.index("--model") + 1 :][:1] if "--model" in words else []
         places = words[: words.index(odd[0])]
         hint = "`gpuplan specs compare` takes options; a comparison of estimates names its command first: "
-        if "--on" in odd and places:
-            models, places = places, words[words.index("--on") + 1 :][:1]
-            model = [" ".join(models)]
-        hint += f"`gpuplan compare serve {''.join(model) or 'MODEL'} {' '.join(f'--on {place}' for place in places or 'AB')}`"
+        command = f"{''.join(model) or 'MODEL'} {' '.join(f'--on {place}' for place in places or 'AB')}"
+        if "--on" in words:  # The places are named: what stands before is the model.
+            command = shlex.join(words)
+        hint += f"`gpuplan compare serve {command}`"
         raise UsageError(Problem("usage.no-such-option", f"`{odd[0]}` means nothing between names of accelerators", hint))
     catalog = open_catalog(folders)
     made = []

@@ -84,7 +84,7 @@ def prompts_beside(
     if by_turns(model):
         ranks = model.serve.sharing.attention_dp
         beside = {"decoding": model.leaves.times(f"load.{at}rows_of_all", rows, ranks)} if not first else {}
-        of_rank = tokens if together is None else model.leaves.times(f"load.{at}read_by_rank", together, tokens)
+        of_rank = tokens if some is ONE else model.leaves.times(f"load.{at}read_by_rank", some, tokens)
         by_all = tokens_read_beside.term(
             f"load.{at}read_by_all", tokens=of_rank, ranks=ranks, batch=batch, output=output, passes=lengthened
         )  # fmt: skip

@@ -27,6 +27,8 @@ class Winner(Record):
     times: float
     sure: bool
     """Whether the ranges of the two do not overlap."""
+    level: tuple[str, ...] = ()
+    """All answers that the best is not ahead of, itself among them."""
 
     @property
     def tied(self) -> bool:
@@ -57,8 +59,15 @@ def _best(fit: Mapping[str, Estimate], word: str, keys: tuple[str, ...], *, more
         return
     order = sorted(fit, key=lambda name: float(fit[name].figures[key].value), reverse=more)
     first, second = (fit[name] for name in order[:2])
-    best, other = float(first.figures[key].value), float(second.figures[key].value)
+    best = float(first.figures[key].value)
     (low, high), (other_low, other_high) = first.ranges[key], second.ranges[key]
     sure = low > other_high if more else high < other_low
+    ahead = {name: _times(best, float(fit[name].figures[key].value), more=more) for name in order}
+    level = tuple(name for name, times in ahead.items() if times < 1 + TIED)
+    yield Winner(word, key, order[0], order[1], ahead[order[1]], sure, level)
+
+
+def _times(best: float, other: float, *, more: bool) -> float:
+    """How many times as good one value is as another, of which more is better or less is."""
     large, small = (best, other) if more else (other, best)
-    yield Winner(word, key, order[0], order[1], large / small if small > 0 else 1.0, sure)
+    return large / small if small > 0 else 1.0

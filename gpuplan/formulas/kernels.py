@@ -143,10 +143,12 @@ def deep_start(*, start: Seconds, walk: Seconds, depth: Count) -> Seconds:
 def thin_tile(*, m: Count, tile_m: Count) -> Count:
     """Rows of a tile in kernels that widen stored weights: products of few rows take thinner ones, down to 8 (one instruction).
 
+    >>> thin_tile(m=0.0, tile_m=64.0)
+    8.0
     >>> thin_tile(m=1.0, tile_m=64.0), thin_tile(m=20.0, tile_m=64.0), thin_tile(m=5000.0, tile_m=64.0)
     (8.0, 24.0, 64.0)
     """
-    return minimum(tile_m, 8.0 * ceil_div(m, 8.0))
+    return minimum(tile_m, 8.0 * maximum(ceil_div(m, 8.0), 1.0))
 
 
 @formula(fits.matmuls("peak and share of it: Roofline (CACM 52(4)); the term for short contractions is ours"))

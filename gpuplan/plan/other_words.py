@@ -25,6 +25,8 @@ class OtherWords(Schema):
     """As they are typed, without the dashes in front and with `-` for `_`."""
     say: str = ""
     """What to type, where the option's name does not say it; `{task}` stands for the command."""
+    command: str = ""
+    """The only command that this holds for, such as `prices list`; "": all."""
 
 
 class Table(Schema):
@@ -56,7 +58,7 @@ def meant(word: str, known: Collection[str], task: str) -> str:
     ('`--lora` is an option of `gpuplan train`, which says whether it fits, too', '')
     """
     asked = word.lower().lstrip("-").replace("_", "-")
-    alike = [one for one in table() if asked in one.words]
+    alike = [one for one in table() if asked in one.words and one.command in ("", task)]
     for entry in alike:
         if entry.means in known or not entry.means:
             return entry.say.replace("{task}", task) or _here(entry.means)

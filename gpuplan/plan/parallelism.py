@@ -122,6 +122,8 @@ class Shape(Record, kw_only=True):
     """Whether heads and widths that tensor parallel ranks do not divide are padded until they do."""
     kv_divider: str = ""
     """The engine whose tensor parallel degree must divide the key and value heads; empty: copies of heads are as good."""
+    one_split: bool = False
+    """Whether a replica is divided by layers or by matrices, and never by both."""
     joined: int | None = None
     """Accelerators of a machine, where nothing is known to join machines; None: all are joined."""
 

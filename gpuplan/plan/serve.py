@@ -124,6 +124,8 @@ def serve_rules(
     `generates` nothing has no output. `can` is what the engine knows besides the usual degrees.
     """
     yield from parallel_rules(plan.parallel, shape)
+    if shape.one_split:
+        yield split_once(plan.parallel, shape)
     if shape.joined is not None:
         yield within_a_machine(plan.parallel, shape.joined)
     yield from attention_rules(
@@ -172,6 +174,18 @@ def serve_rules(
 
 UNJOINED = "plan.no-network"
 """The code of the rule that nothing is known to join the machines that a replica would be spread over."""
+
+
+def split_once(p: Parallelism, shape: Shape) -> Rule:
+    """A replica is divided by its layers or by its matrices."""
+    return Rule(
+        (p.tp == 1) | (p.pp == 1),
+        lambda: Problem(
+            "plan.one-split",
+            f"tp {p.tp:g} with pp {p.pp:g}: {shape.engine} divides layers or rows of matrices over accelerators, and not both",
+            "use --tp 1 or --pp 1",
+        ),
+    )
 
 
 def within_a_machine(p: Parallelism, joined: int) -> Rule:

@@ -70,6 +70,12 @@ KvFormat: TypeAlias = Literal[
     "bf16", "fp16", "fp8", "int8", "fp32", "nvfp4", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0", "iq4_nl"
 ]  # fmt: skip
 """From `q8_0` on llama.cpp's, in blocks of 32 with their scales."""
+SHARED_FORMATS = frozenset(
+    {"fp32", "bf16", "fp16", "fp8", "fp8-block", "int8", "int4", "nvfp4", "mxfp4", "nf4", "nf4-dq", "int8-bnb"}
+)
+"""Types of weights that checkpoints of many engines have; each of the others is of one engine's own files."""
+SHARED_KV_FORMATS = frozenset({"bf16", "fp16", "fp8", "int8", "fp32", "nvfp4"})
+"""The same of the KV cache."""
 ExpertExchange: TypeAlias = Literal["gathered", "all-to-all"]
 """How tokens of ranks that attend apart reach the experts that they share."""
 DraftKind: TypeAlias = Literal["mtp", "eagle", "model"]

@@ -24,7 +24,8 @@ from gpuplan.planner.serve_bounds import Requests, fewest, requests_of
 from gpuplan.planner.serve_space import Divided, Fleet, Group, Site, grouped, site_of
 from gpuplan.planner.where import Machine
 from gpuplan.record import Record
-from gpuplan.search.library import SERVES, Library
+from gpuplan.search.library import Library
+from gpuplan.search.serving_engine import SERVES
 from gpuplan.units import MONTH
 
 Least: TypeAlias = Literal["cost", "gpus", "energy"]

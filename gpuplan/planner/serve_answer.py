@@ -25,9 +25,10 @@ from gpuplan.planner.spending import spending
 from gpuplan.planner.surer import said_of, surer
 from gpuplan.planner.where import places
 from gpuplan.planner.why import ALIKE, CHEAPER, said_to_beat
-from gpuplan.search.library import SERVES, Library
+from gpuplan.search.library import Library
 from gpuplan.search.load import rate_text
 from gpuplan.search.serving import answer_serving
+from gpuplan.search.serving_engine import SERVES
 from gpuplan.units import human, so_many
 
 FIGURES = {"cost": "cost_usd_per_month", "gpus": "accelerators", "energy": "fleet_power_watts"}

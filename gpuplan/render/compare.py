@@ -74,7 +74,7 @@ def winner_lines(order: Sequence[Standing]) -> list[str]:
     for one in winners({one.name: one.answer for one in order if one.answer is not None}):
         manner = MANNERS.get(one.word, "")
         if one.tied and manner:
-            lines.append(f"equally {manner}: {one.name} and {one.next}")
+            lines.append(f"equally {manner}: {', '.join(one.level[:-1])} and {one.level[-1]}")
             continue
         ahead = f", {one.times:.3g} times as {manner} as {one.next}"
         if one.key in ROOMIEST:

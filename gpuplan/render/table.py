@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from shlex import quote
 
 from gpuplan.estimate.result import Breakdown, Change, Estimate
 from gpuplan.render.text import (
@@ -52,7 +53,7 @@ def table(estimate: Estimate, look: Look) -> str:
 
 def flags_text(change: Change) -> str:
     """The flags of a change as the user types them."""
-    return " ".join(f"--{name} {value}".strip() for name, value in change.flags.items())
+    return " ".join(f"--{name} {quote(value)}" if value else f"--{name}" for name, value in change.flags.items())
 
 
 def verdict_text(estimate: Estimate) -> tuple[str, str]:

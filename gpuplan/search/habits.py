@@ -168,7 +168,7 @@ def precision_notes(asked: TrainAsk, engine: Engine) -> list[Note]:
 def _as_trained(habits: Habits, made: Pretraining) -> None:
     """How the model's makers trained it, for who names no engine: what their pipeline and their dispatcher did beside others'."""
     ask = habits.ask
-    if made.dispatcher is not None and ask.dispatcher is None and ask.ep != 1:
+    if made.dispatcher is not None and ask.dispatcher is None and ask.ep != 1 and "ep" in _splits(habits.engine):
         habits.ask = habits.ask.replaced(dispatcher=made.dispatcher)
         habits.chosen.append(Choice("dispatcher", made.dispatcher, f"as the model was trained ({made.source})", habit=True))
     if ask.pp is not None and ask.pp > 1:
@@ -176,12 +176,21 @@ def _as_trained(habits: Habits, made: Pretraining) -> None:
 
 
 def _schedule_as_trained(habits: Habits, made: Pretraining) -> bool:
-    """Whether the makers' pipeline schedule was taken, where the user says nothing of one."""
+    """Whether the makers' pipeline schedule was taken, where the user says nothing of one and the engine has stages."""
     if made.schedule is None or habits.ask.schedule is not None or habits.ask.vpp is not None:
+        return False
+    profile = habits.engine.training
+    if "pp" not in _splits(habits.engine) or profile is None or profile.pipelines == "naive":
         return False
     habits.ask = habits.ask.replaced(schedule=made.schedule)
     habits.chosen.append(Choice("schedule", made.schedule, f"as the model was trained ({made.source})", habit=True))
     return True
+
+
+def _splits(engine: Engine) -> tuple[str, ...]:
+    """The kinds of parallelism that an engine trains with."""
+    profile = engine.training
+    return () if profile is None else (*profile.splits, *profile.splits_if_asked)
 
 
 def piped_as_trained(habits: Habits, found: Found) -> Habits | None:

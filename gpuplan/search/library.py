@@ -34,6 +34,7 @@ from gpuplan.record import Record
 from gpuplan.search.local import local_target, names_local
 from gpuplan.search.money import money_of
 from gpuplan.search.price import price_of
+from gpuplan.search.serving_engine import Engines, serving_engine
 from gpuplan.search.usual import usual_engine
 from gpuplan.specs.accelerator import Accelerator
 from gpuplan.specs.apart import joined, target_or_apart
@@ -53,10 +54,6 @@ from gpuplan.units import human
 Task: TypeAlias = Literal["train", "serve"]
 FLASH2 = "fsdp"
 """The engine whose measured attention is FlashAttention-2's."""
-SERVES = "vllm"
-"""The engine that most people serve with, where an accelerator's file names no other."""
-SERVES_OLD = "llama-cpp"
-"""The same on accelerators that it does not run on."""
 
 
 class Unsaid(Record):
@@ -329,24 +326,13 @@ class Library:
     def _engine_of(self, ask: Common, card: ModelCard, task: Task, usual: UsualTraining | None) -> Unsaid:
         """The engine of a question that names none, and why."""
         target = self.target(ask.on, apart=_of_replicas(ask))
-        chip = target.accelerator
-        own = chip.default_engines.get(task)
-        if own is not None and not (task == "serve" and card.engine is not None and self._made_for(card.engine, target)):
-            return Unsaid(own, f"others do not run on {chip.name}")
-        if task == "serve" and card.engine is not None:
-            return Unsaid(card.engine, f"it serves what {card.id} is stored in")
         if task == "serve" or usual is None or not isinstance(ask, TrainAsk):
-            if (alone := chip.default_engines.get("alone")) is not None and target.count == 1 and not _of_many(ask):
-                return Unsaid(alone, f"one user of one {chip.name} mostly runs models with it")
-            refused = self.engine(SERVES)[0].refused_by(chip.vendor, chip.family)
-            return Unsaid(SERVES) if refused is None else Unsaid(SERVES_OLD, f"vLLM does not run on {chip.name}")
+            engines = Engines(lambda name: self.engine(name)[0], self.catalog.paths("engines"))
+            return Unsaid(*serving_engine(ask, card, target, engines))
+        if (own := target.accelerator.default_engines.get(task)) is not None:
+            return Unsaid(own, f"others do not run on {target.accelerator.name}")
         found = usual_engine(ask, card, target, usual)
         return Unsaid(found.engine.text, found.why, None if found.unnamed is None else partial(_unnamed, found.unnamed, usual))
-
-    def _made_for(self, name: str, target: Target) -> bool:
-        """Whether an engine is known to run on a vendor's accelerators, among few."""
-        made_for = self.engine(name)[0].runs_on
-        return made_for is not None and target.accelerator.vendor in made_for.text.split()
 
     def place(self, ask: Common, task: Task, *, usual: Unsaid, with_price: bool = True) -> Place:
         """Where a question runs, whatever it asks about; errors as `look_up`. `usual` is the engine if it names none."""
@@ -411,12 +397,6 @@ def refuse_elsewhere(engine: Engine, chip: Accelerator) -> None:
 def _of_replicas(ask: Common) -> bool:
     """Whether a question is about replicas, which know nothing of each other, and not about accelerators that work together."""
     return not isinstance(ask, TrainAsk) and not (isinstance(ask, ServeAsk) and disaggregated(ask))
-
-
-def _of_many(ask: Common) -> bool:
-    """Whether a question is about more than one user at once."""
-    at_once = [getattr(ask, name, None) or 1 for name in ("batch", "concurrency")]
-    return max(at_once) > 1 or any(getattr(ask, name, None) is not None for name in ("rate", "trace"))
 
 
 def _of_training(card: ModelCard, chip: Accelerator) -> tuple[Note, ...]:

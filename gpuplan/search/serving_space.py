@@ -13,7 +13,7 @@ from gpuplan.models.mixers import Attention, Mla
 from gpuplan.num import ceil_div, floor, maximum, where
 from gpuplan.plan.drafting import Drafting
 from gpuplan.plan.load import Load
-from gpuplan.plan.parallelism import Parallelism, Rule, Shape, divisors, nearest
+from gpuplan.plan.parallelism import Parallelism, Rule, Shape, divisors, legal_tp, nearest
 from gpuplan.plan.serve import Images, ServePlan, Settings, serve_rules
 from gpuplan.plan.words import ExpertExchange
 from gpuplan.record import Record
@@ -94,13 +94,11 @@ def serving_space(want: Want, subject: Subject) -> Space[ServePlan]:
 
     Where it is open, each replica may have ranks of attention that share its experts, which are spread over them or cut, some held
     twice. Of an open batch, plans say what part of the largest one they run (`filled`). Where a batch cannot be shared evenly, the
-    division that was asked for is left, or replicas of one accelerator.
+    divisions are left whose replicas run the fewest more.
     """
     ranks = subject.hw.count
     shape = shape_of(subject.arch, ranks, subject.engine).replaced(joined=subject.hw.joined)
-    splits = subject.engine.serving.splits if subject.engine.serving is not None else ("tp", "pp")
-    tp = [want.tp] if want.tp else divisors(ranks) if "tp" in splits or want.pp else [1]
-    pp = [want.pp] if want.pp else divisors(ranks) if "pp" in splits else [1]
+    tp, pp = _divisions(want, shape, subject)
     opens = want.opens(subject)
     sharing = [want.attention_dp or 1] if want.attention_dp or not opens else divisors(ranks)
     if want.dp:
@@ -109,11 +107,16 @@ def serving_space(want: Want, subject: Subject) -> Space[ServePlan]:
         tp, pp = _with_sharing(sharing[0], ranks, tp, pp)
     batch = want.batch
     apart = shape.joined  # Of machines that nothing joins each has replicas of its own, and in `fit` its own sequences.
-    replicas = [ranks // (one * other) for one in tp for other in pp if ranks % (one * other) == (apart or 0) % (one * other) == 0]
-    shared = batch is not None and want.load is None and any(batch % dp == 0 for dp in replicas)
+    legal = {want.tp, *(divisors(ranks) if shape.pads else legal_tp(shape))}
+    replicas = [
+        ranks // (one * other)
+        for one in tp for other in pp
+        if one in legal and ranks % (one * other) == (apart or 0) % (one * other) == 0
+    ]  # fmt: skip
+    least = 0 if batch is None else min((dp * ceil_div(batch, dp) for dp in replicas), default=0)
+    shared = batch is not None and want.load is None and least == batch
     odd = batch is not None and not shared and not want.dp and want.load is None
     if odd and apart is None:
-        tp, pp = [want.tp or 1], [want.pp or 1]
         sharing = sharing[:1]
     sharing = [one for one in sharing if any(ranks % (one * first * other) == 0 for first in tp for other in pp)] or [1]
     can = _can(subject)
@@ -127,8 +130,10 @@ def serving_space(want: Want, subject: Subject) -> Space[ServePlan]:
         return _shared(want, shape, made) if opens else {**made, **_as_said(want, values)}
 
     def wanted(plan: ServePlan) -> Any:
-        fair = batch % plan.parallel.dp == 0 if batch is not None and shared else not odd or apart is None or not want.queues
         p = plan.parallel
+        fair = not odd or not want.queues
+        if batch is not None and (shared or (odd and apart is None)):
+            fair = p.dp * ceil_div(batch, p.dp) == least
         replicas = p.attention_dp if opens or want.attention_dp else 1.0
         whole = p.dp % replicas == 0
         kept = fair & whole if want.dp is None else fair & (p.dp == want.dp * replicas)
@@ -144,7 +149,7 @@ def serving_space(want: Want, subject: Subject) -> Space[ServePlan]:
         plain=want.types.plain, parts=want.types.parts, checkpoint=want.types.checkpoint, images=want.images, audio=want.audio,
         beams=want.beams,
     )  # fmt: skip
-    axes: dict[str, Sequence[float]] = {"pp": [one for one in pp if one <= shape.layers] or pp, "tp": tp}
+    axes: dict[str, Sequence[float]] = {"pp": pp, "tp": tp}
     cases: dict[str, Sequence[Any]] = {}
     if opens:
         axes["attention_dp"] = sharing
@@ -159,6 +164,17 @@ def serving_space(want: Want, subject: Subject) -> Space[ServePlan]:
     if want.drafting is not None and not want.drafting.draft_tokens:
         axes["draft_tokens"] = OPEN_DRAFTS
     return Space(plan=plan, axes=axes, cases=cases, rules=rules, completed=completed, wanted=wanted)
+
+
+def _divisions(want: Want, shape: Shape, subject: Subject) -> tuple[list[int], list[int]]:
+    """The degrees of tensor parallelism and of stages: the user's, or those that the engine is usually run with."""
+    splits = subject.engine.serving.splits if subject.engine.serving is not None else ("tp", "pp")
+    all_of_them = divisors(shape.ranks)
+    tp = [want.tp] if want.tp else all_of_them if "tp" in splits or want.pp else [1]
+    pp = [want.pp] if want.pp else [one for one in all_of_them if one <= shape.layers] if "pp" in splits else [1]
+    if not shape.one_split:
+        return tp, pp
+    return tp if want.tp or (want.pp or 1) == 1 else [1], pp if want.pp or (want.tp or 1) == 1 else [1]
 
 
 def _stripes(want: Want, shape: Shape, can: frozenset[str], tp: float) -> list[float]:

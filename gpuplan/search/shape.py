@@ -49,5 +49,6 @@ def shape_of(arch: Architecture, ranks: int, engine: Engine | None = None) -> Sh
         pads=engine is not None and engine.kv_heads == "padded",
         kv_divider=engine.name if engine is not None and engine.kv_heads == "divides" else "",
         piped_stage=_piped_stage(engine),
+        one_split=engine is not None and engine.serving is not None and engine.serving.one_split,
         engine="" if engine is None else engine.name,
     )  # fmt: skip

@@ -27,6 +27,8 @@ SHARED_SEQUENCE = 64
 """The most ranks that share a sequence or a layer where nobody says so."""
 SHORT = 256
 """Tokens that each rank of a shared sequence has at least."""
+SHORTEST = 32
+"""The same where a step has fewer sequences than there are ranks, so that some would be idle otherwise."""
 ROUND = (1, 2, 4, 8, 16, 32)
 """Sequences at once of runs that somebody describes without them."""
 LARGE_BATCH = 4096
@@ -126,11 +128,12 @@ def _degrees(
     """The values of each degree, and of the sequences at once."""
     ranks, hw = shape.ranks, subject.hw
     domain = int(hw.levels[0].size or ranks) if hw.levels else ranks
-    batch, length = int(plan.global_batch), plan.seq_len
+    batch, length = int(plan.global_batch), max(float(plan.seq_len), float(subject.arch.source_tokens or 0))
+    short = SHORT if batch >= ranks else SHORTEST
     open_values: Mapping[str, Sequence[float]] = {
         "tp": [one for one in divisors(ranks) if one <= max(domain, 8)],
         "pp": [one for one in divisors(ranks) if one <= shape.layers],
-        "cp": [one for one in divisors(ranks) if one == 1 or (one <= SHARED_SEQUENCE and length / one >= SHORT)],
+        "cp": [one for one in divisors(ranks) if one == 1 or (one <= SHARED_SEQUENCE and length / one >= short)],
         "ep": [one for one in divisors(shape.experts) if one <= ranks] if shape.experts else [1],
         "vpp": list(range(1, max((shape.layers + 2) // 2, 1) + 1)) if ranks > 1 and plan.parallel.schedule == "1f1b" else [1],
         "micro_batch": [one for one in (ROUND if described else divisors(batch)) if one <= min(batch, LARGE_BATCH)],

@@ -60,6 +60,10 @@ class Formats(Schema):
     """The type of weights that its users take, where a model is stored plain; None: as it is stored."""
     kv_cache: TextField | None = None
     """The type of the KV cache; None: that of the activations."""
+    files: TextField | None = None
+    """Types of weights that its own files alone have, with spaces between; None: it has no files of its own."""
+    caches: TextField | None = None
+    """Types of the KV cache that it alone has, likewise."""
     ready: TextField | None = None
     """Types of weights that its users find ready for most models, the widest first, with spaces between."""
     narrow: TextField | None = None
@@ -200,6 +204,8 @@ class ServingProfile(Schema):
     integers, activations in blocks of 8 bits."""
     splits: tuple[Literal["tp", "pp"], ...] = ("tp", "pp")
     """The kinds of division over accelerators that it is usually run with: what a choice looks at unasked."""
+    one_split: bool = False
+    """Whether a model is divided by its layers or by its matrices, and never by both."""
     shares_experts: SharedExperts | None = None
     """Ranks of attention that share the experts of a replica; None: it has none."""
     decode_cp: ContextRanks | None = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from random import Random
+from typing import Any
 
 import numpy as np
 import pytest
@@ -43,6 +44,12 @@ KNOWN: dict[str, tuple[TrainAsk, tuple[dict[str, int], ...]]] = {
         TrainAsk(model="llama-3.1-405b", on="8192xh100", engine="nemo", precision="fp8", seq_len=8192, global_batch=1536),
         ({"cp": 2},),
     ),
+    "llama-3.2-1b, short sequences that are fewer than the ranks": (
+        TrainAsk(model="llama-3.2-1b", on="64xh100", seq_len=512, global_batch=4), ({"cp": 4}, {"cp": 16}),
+    ),
+    "whisper-large-v3, whose encoder reads more than its decoder": (
+        TrainAsk(model="whisper-large-v3", on="tpu-v5p-32", engine="maxtext", lora=8, global_batch=6), ({"cp": 4},),
+    ),
     "deepseek-v3, whose makers' schedule wants stages": (
         TrainAsk(model="deepseek-v3", on="2048xh800", tp=2, cp=2, ep=32, micro_batch=1), ({"pp": 8}, {"pp": 16}),
     ),
@@ -73,6 +80,12 @@ def test_the_schedule_of_the_makers_is_looked_at_where_stages_are_left_open() ->
     assert {one.plan.parallel.schedule for one in together.decided.values()} == {"dualpipe"}
     assert found(ask.replaced(schedule="1f1b")).plan.parallel.schedule == "1f1b"
     assert found(ask.replaced(engine="megatron-lm")).plan.parallel.schedule == "1f1b"
+
+
+@pytest.mark.parametrize("given", [{"lora": 16, "seq_len": 4096}, {"lora": 16, "pp": 2}, {"qlora": True}, {"engine": "fsdp"}])
+def test_the_schedule_of_the_makers_is_left_to_engines_that_have_stages(given: dict[str, Any]) -> None:
+    made = found(TrainAsk(model="deepseek-v3", on="64xh200", **given))
+    assert made.plan.parallel.schedule != "dualpipe"
 
 
 def test_states_are_sharded_further_where_that_is_what_fits() -> None:

@@ -61,14 +61,17 @@ def judged(one: Settled) -> tuple[float, float, float]:
 
 
 def beaten(ask: ServeAsk, options: list[dict[str, Any]]) -> list[str]:
-    """Which of some options make the answer better than the plan that was chosen."""
+    """Which of some options make the answer better than the plan that was chosen, with no more sequences than were asked for."""
     *sure, least = judged(settled(ask, library()))
     made = []
     for option in options:
         try:
-            *other, value = judged(settled(ask.replaced(**option), library()))
+            one = settled(ask.replaced(**option), library())
         except GpuplanError:
             continue
+        if ask.batch is not None and one.plan.batch * one.plan.parallel.dp > ask.batch:
+            continue
+        *other, value = judged(one)
         better = value < (least / AS_PLAIN if least < 0 else least * AS_PLAIN) * (1 + 1e-9)
         if other < sure or (other == sure and better):
             made.append(f"{ask.model} on {ask.on} with {ask.engine}: {option}: {value / least:.3f}")

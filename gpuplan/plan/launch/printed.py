@@ -197,9 +197,7 @@ def _times(replicas: int, each: int) -> str:
 
 def _split(said: _Said, tp: int, pp: int) -> None:
     """Layers or rows over all accelerators of a process."""
-    if tp > 1 and pp > 1:
-        said.unsaid["split"] = f"{said.table.name} divides layers or rows, not both"
-    elif tp > 1:
+    if tp > 1:
         said.put("split", "rows")
     elif pp > 1:
         said.put("split", "layers")

@@ -1,0 +1,84 @@
+"""An engine that a question names by what it alone has is taken; types, caches and places say which."""
+
+from __future__ import annotations
+
+from typing import Any, get_args
+
+import pytest
+
+from gpuplan.errors import PlanError
+from gpuplan.plan.ask_serving import ServeAsk
+from gpuplan.plan.words import SHARED_FORMATS, SHARED_KV_FORMATS, KvFormat, WeightFormat
+from gpuplan.search.ask import answered
+from gpuplan.search.serving import settled
+from gpuplan.specs.engine import Engine
+from tests.estimate.subjects import library
+
+CASES: list[tuple[str, dict[str, Any], str]] = [
+    ("rtx-4070", {"weights": "q4_k_m"}, "llama-cpp"),
+    ("rx-7900-xtx", {"weights": "iq4_xs"}, "llama-cpp"),
+    ("arc-b580", {"weights": "q8_0"}, "llama-cpp"),
+    ("h100", {"weights": "q4_k_m", "rate": 1.0}, "llama-cpp"),
+    ("m4-max", {"weights": "mlx-4bit"}, "mlx-lm"),
+    ("rtx-4090", {"weights": "mlx-4bit"}, "mlx-lm"),
+    ("rtx-4090", {"weights": "exl2-4.0"}, "exllama"),
+    ("rtx-4090", {"kv_cache": "q8_0"}, "llama-cpp"),
+    ("rtx-4090", {"gpu_layers": 20}, "llama-cpp"),
+    ("rtx-4090", {"host_memory": 96e9}, "llama-cpp"),
+    ("rtx-4090", {"host_weights": 4e9}, "vllm"),
+    ("rtx-4090", {"weights": "int4"}, "vllm"),
+    ("rtx-4090", {"weights": "nf4", "kv_cache": "fp8"}, "vllm"),
+    ("m4-max", {"weights": "int4"}, "llama-cpp"),
+    ("tpu-v5e-8", {"weights": "q4_k_m"}, "vllm-tpu"),
+    ("rtx-4090", {"weights": "q4_k_m", "engine": "vllm"}, "vllm"),
+]
+
+
+@pytest.mark.parametrize(("on", "given", "engine"), CASES)
+def test_what_only_one_engine_has_names_it(on: str, given: dict[str, Any], engine: str) -> None:
+    one = settled(ServeAsk(model="qwen3-8b", on=on, **given), library())
+    assert one.subject.engine.id == engine
+
+
+def test_a_type_in_the_name_and_one_that_is_said_mean_the_same() -> None:
+    named = answered("fit", {"model": "qwen3-14b-q4_k_m", "on": "rtx-4070"}, advise=False)
+    said = answered("fit", {"model": "qwen3-14b", "weights": "q4_k_m", "on": "rtx-4070"}, advise=False)
+    assert named.question["engine"] == said.question["engine"] == "llama-cpp"
+    assert named.figures["peak_memory_bytes"].value == said.figures["peak_memory_bytes"].value
+
+
+def test_each_type_is_of_one_engine_or_of_many() -> None:
+    """What words call shared no engine has alone; each of the others is in the files of exactly one."""
+    lib = library()
+    engines = [lib.catalog.load(Engine, name) for name in lib.catalog.paths("engines")]
+    for kinds, shared, name in ((WeightFormat, SHARED_FORMATS, "files"), (KvFormat, SHARED_KV_FORMATS, "caches")):
+        texts = [getattr(one.serving.formats, name) for one in engines if one.serving is not None]
+        own = [word for text in texts if text is not None for word in text.text.split()]
+        assert sorted(own) == sorted({*get_args(kinds)} - shared)
+
+
+def test_llama_cpp_divides_layers_or_rows_and_never_both() -> None:
+    ask = ServeAsk(model="gemma-3-27b", on="8xh100", engine="llama-cpp", concurrency=3)
+    assert settled(ask.replaced(pp=4), library()).plan.parallel.tp == 1
+    assert settled(ask.replaced(tp=2), library()).plan.parallel.pp == 1
+    with pytest.raises(PlanError, match="divides layers or rows"):
+        settled(ask.replaced(tp=2, pp=2), library())
+
+
+@pytest.mark.parametrize(
+    ("model", "on", "given", "sequences"),
+    [
+        ("llama-3.1-8b", "97xh100", {"batch": 4}, 97),
+        ("kimi-k2", "gb200-nvl72", {"engine": "llama-cpp"}, 2),
+        ("llama-3.1-70b", "11xh100", {"batch": 4, "engine": "llama-cpp"}, 4),
+    ],
+)
+def test_a_batch_that_no_division_shares_is_run_with_the_fewest_more(
+    model: str, on: str, given: dict[str, Any], sequences: int
+) -> None:
+    one = settled(ServeAsk(model=model, on=on, **given), library())
+    assert one.plan.batch * one.plan.parallel.dp == sequences
+
+
+def test_fit_has_an_answer_for_such_a_batch_too() -> None:
+    assert answered("fit", {"model": "llama-3.1-8b", "on": "83xh100", "batch": 4}, advise=False).verdict.fits
