@@ -18,10 +18,12 @@ FILE = Path(__file__).with_name("clients.yaml")
 class Client(Record, kw_only=True):
     """How the client of a source loads an engine."""
 
-    requests_of_user: int
-    """Requests of a run over those in flight at once, which the first of them come as."""
-    shortest: float
+    requests_of_user: int | None = None
+    """Requests of a run over those in flight at once, which the first of them come as; None: rows say it, or nobody does."""
+    shortest: float = 1.0
     """Lengths are drawn evenly from this share of those that are named, up to all of it."""
+    spreads: tuple[float, float] | None = None
+    """Standard deviations over the means of prompts and outputs whose rows tell the means; None: what `shortest` gives."""
     lengths: tuple[tuple[int, int], ...] = ()
     """Prompt and output of the runs that are this client's, where the source holds others too; none: any."""
     engines: tuple[str, ...] = ("",)
@@ -34,8 +36,17 @@ class Client(Record, kw_only=True):
 
     @property
     def spread(self) -> float:
-        """The standard deviation of lengths over their mean."""
+        """The standard deviation of lengths over their mean, drawn between `shortest` and the named ones."""
         return round((1 - self.shortest) / sqrt(12) / self.mean, 4)
+
+    def load(self, prompt: float, output: float) -> dict[str, float]:
+        """What it makes of a row's lengths: their means, how uneven they are, and the longest of both together."""
+        if self.spreads is not None:
+            return dict(zip(("prompt_spread", "output_spread"), self.spreads, strict=True))
+        if self.shortest >= 1:
+            return {}
+        lengths = {"prompt": round(prompt * self.mean), "output": max(round(output * self.mean), 1)}
+        return {"context": int(prompt) + int(output), **lengths, "prompt_spread": self.spread, "output_spread": self.spread}
 
 
 def client_of(row: Row) -> Client | None:
@@ -64,8 +75,9 @@ def clients() -> dict[str, list[Client]]:
     made: dict[str, list[Client]] = {}
     for one in data["clients"]:
         client = Client(
-            requests_of_user=int(one["requests_of_user"]),
-            shortest=float(one["shortest"]),
+            requests_of_user=None if (requests := one.get("requests_of_user")) is None else int(requests),
+            shortest=float(one.get("shortest", 1.0)),
+            spreads=None if (spreads := one.get("spreads")) is None else (float(spreads[0]), float(spreads[1])),
             lengths=tuple((int(prompt), int(output)) for prompt, output in one.get("lengths", ())),
             engines=tuple(str(name) for name in one.get("engines", ("",))),
         )

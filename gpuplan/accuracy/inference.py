@@ -49,7 +49,7 @@ CLOSED = ("fixed-batch", "single-stream")
 """Ways of measuring in which the batch is what was set; under load it is what the engine makes of the demand."""
 SERVED_WITH = (
     "cached_share", "max_sequences", "max_batched_tokens", "recv_interval", "graphs", "memory_utilization", "max_context",
-    "cache_memory",
+    "cache_memory", "prompt_spread", "output_spread",
 )  # fmt: skip
 """What a row may say of its server and of the prompts that it had seen before, as the options of `gpuplan serve`."""
 SAME = 0.02
@@ -290,14 +290,10 @@ def load_of_row(row: Row) -> dict[str, Any]:
         load |= {} if run.get("num_requests") is None else {"requests": int(run["num_requests"])}
     else:
         requests = run.get("num_requests")
-        if requests is None and client is not None and isinstance(users, int):
+        if requests is None and client is not None and client.requests_of_user is not None and isinstance(users, int):
             requests = client.requests_of_user * users
         load |= {} if requests is None else {"requests": int(requests)}
-    if client is not None and client.shortest < 1:
-        load |= {"context": int(prompt) + int(output)}
-        load |= {"prompt": round(prompt * client.mean), "output": max(round(output * client.mean), 1)}
-        load |= {"prompt_spread": client.spread, "output_spread": client.spread}
-    return load
+    return load if client is None else load | client.load(float(prompt), float(output))
 
 
 def figures_of(row: Row, made: Estimate) -> Iterator[tuple[Metric, float, Term]]:
@@ -322,7 +318,8 @@ def figures_of(row: Row, made: Estimate) -> Iterator[tuple[Metric, float, Term]]
     if waited is not None and "highest_rate_per_s" in figures and "ttft_s" not in figures:
         raise Skip("more requests come than the estimate keeps: there is no time to the first token")
     if waited is not None:
-        yield "ttft", waited * 1e-3, _first_token(row, made)
+        half = first("ttft_ms") is None and "rate" in load_of_row(row) and "ttft_p50_s" in figures
+        yield "ttft", waited * 1e-3, figures["ttft_p50_s"] if half else _first_token(row, made)
     bare = first("step_ms")
     if bare is not None:
         yield "tpot", bare * 1e-3, figures["itl_s"]

@@ -91,23 +91,32 @@ def run_at_rate(model: ServingModel, memory: ServingMemory, load: Load, full: Fu
         ),
         "prompts_behind": form.read_behind_seconds.term("run.behind", whole=read, at_once=at_once, rate=rate),
         "prefill": prompts.own,
-        "place": _place(
-            full, rate=rate, kept=kept, requests=requests, running=running, later=later, spread=of_lengths["output_spread"]
-        ),
     }  # fmt: skip
-    ttft = total("ttft", parts)
+    mean, median = _place(
+        full, rate=rate, kept=kept, requests=requests, running=running, later=later, spread=of_lengths["output_spread"]
+    )
+    behind = form.median_read_behind.term("run.median_behind", mean=parts["prompts_behind"], at_once=at_once, requests=requests)
+    ttft = total("ttft", parts | {"place": mean})
+    half = total("ttft_p50", parts | {"prompts_behind": behind, "place": median})
     seconds = form.seconds_of_rate_run.term("run.seconds", coming=coming, first=ttft, later=later)
     figures = told_of_load(
         model, memory, ttft=ttft, tpot=tpot, later=later, decode=decode, running=running,
         rate=run_rate.term("run.requests_per_s", requests=of_run, seconds=seconds),
-    ) | {"highest_rate_per_s": full.most, "full_tpot_s": full.token}  # fmt: skip
-    return UnderLoad(figures=figures, decode=decode, first=ttft, parts=parts, prompt=prompts.phase)
+    )  # fmt: skip
+    figures = {"ttft_s": ttft, "ttft_p50_s": half, **figures, "highest_rate_per_s": full.most, "full_tpot_s": full.token}
+    return UnderLoad(figures=figures, decode=decode, first=ttft, parts=parts | {"place": mean}, prompt=prompts.phase)
 
 
-def _place(full: Full, *, rate: Term, kept: Term, requests: Term, running: Term, later: Term, spread: Term) -> Term:
-    """Mean wait for a place: that of a queue where the rate is kept, else that of what piles up until the last request comes."""
+def _place(full: Full, *, rate: Term, kept: Term, requests: Term, running: Term, later: Term, spread: Term) -> tuple[Term, Term]:
+    """Mean wait for a place: that of a queue where the rate is kept, else that of what piles up until the last request comes.
+
+    With it what half of the requests wait no longer: far less where most have a place, and those behind them wait long.
+    """
     queued = queue.place_wait_at_rate.term("run.queued", running=running, places=full.places, stay=later, spread=spread)
     first = form.first_without_place.term("run.first_waits", places=full.places, stay=later, rate=rate)
     last = form.last_without_place.term("run.last_waits", first=first, requests=requests, places=full.places, most=kept, rate=rate)
     piled = form.run_place_wait.term("run.piled", first=first, last=last, requests=requests, places=full.places, rate=rate)
-    return form.place_wait_of_run.term("load.place", rate=rate, kept=kept, queued=queued, piled=piled)
+    median = form.median_place_wait.term(
+        "run.median_place", first=first, last=last, requests=requests, places=full.places, rate=rate, kept=kept
+    )
+    return form.place_wait_of_run.term("load.place", rate=rate, kept=kept, queued=queued, piled=piled), median

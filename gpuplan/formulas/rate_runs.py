@@ -98,6 +98,18 @@ def read_behind_seconds(*, whole: Seconds, at_once: Count, rate: PerS) -> Second
 
 
 @formula(_SERVED)
+def median_read_behind(*, mean: Seconds, at_once: Count, requests: Count) -> Seconds:
+    """The same of the request in the middle of a run: later among those that have a place together, the more of the run these are.
+
+    >>> median_read_behind(mean=2.0, at_once=100, requests=100), median_read_behind(mean=2.0, at_once=100, requests=160)
+    (2.0, 3.2)
+    >>> median_read_behind(mean=2.0, at_once=100, requests=300)
+    2.0
+    """
+    return mean * where(requests / 2 < at_once, requests / at_once, 1.0)
+
+
+@formula(_SERVED)
 def first_without_place(*, places: Count, stay: Seconds, rate: PerS) -> Seconds:
     """Where the line of waits begins of requests that find no place; below nothing where places get free before these come.
 
@@ -133,6 +145,32 @@ def run_place_wait(*, first: Seconds, last: Seconds, requests: Count, places: Co
         first >= 0.0 * first,
         maximum(first + last, 0.0 * first) / 2,
         maximum(last, 0.0 * last) ** 2 / (2 * (maximum(last, 0.0 * last) + maximum(-first, 1e-9 / rate))),
+    )
+
+
+@formula(_SERVED)
+def median_place_wait(*, first: Seconds, last: Seconds, requests: Count, places: Count, rate: PerS, kept: PerS) -> Seconds:
+    """What half of the requests of a run wait no longer for a place: nothing where half of them have one, or the rate is kept.
+
+    The waits of those behind them lie on a line, and are longer of those that come later.
+
+    >>> median_place_wait(first=3.0, last=11.0, requests=200, places=100, rate=50.0, kept=10.0)
+    3.0
+    >>> median_place_wait(first=3.0, last=11.0, requests=300, places=100, rate=50.0, kept=10.0)
+    5.0
+    >>> median_place_wait(first=3.0, last=11.0, requests=150, places=100, rate=50.0, kept=10.0)
+    0.0
+    >>> median_place_wait(first=3.0, last=11.0, requests=300, places=100, rate=5.0, kept=10.0)
+    0.0
+    """
+    return where(
+        rate < kept,
+        0.0 * first,
+        where(
+            requests / 2 < places,
+            0.0 * first,
+            maximum(first + (last - first) * (requests / 2 - places) / maximum(requests - places, 1.0), 0.0 * first),
+        ),
     )
 
 

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from gpuplan.accuracy.clients import client_of
+from gpuplan.accuracy.clients import client_of, clients
+from gpuplan.accuracy.inference import load_of_row
 from gpuplan.accuracy.recipes import PassTokens, Recipe, settings_of, with_its_size
 from gpuplan.accuracy.rows import Row, packaged, read_rows
 
@@ -75,6 +76,23 @@ def test_clients_of_one_source() -> None:
     dynamo = client_of(row(engine="tensorrt-llm 0.7.0.post2"))
     assert dynamo is not None
     assert (theirs.requests_of_user, dynamo.requests_of_user, dynamo.mean) == (10, 8, 0.9)
+
+
+def test_a_client_that_draws_lengths_whose_means_are_printed() -> None:
+    """SGLang's random data set has lengths from none to those that are named: spread over their mean by 1 / sqrt 3."""
+    said = {"concurrency": 16, "num_requests": 80, "input_len": 495.9, "output_len": 509.1, "mode": "server"}
+    drawn = load_of_row(row(repo="sgl-project/sgl-cookbook", engine="sglang 0.5.6", **said))
+    assert drawn == {"concurrency": 16, "requests": 80, "prompt_spread": 0.5774, "output_spread": 0.5774}
+    even = said | {"input_len": 128, "output_len": 128}
+    named = load_of_row(row(repo="Massed-Compute/gpu-benchmark", engine="sglang 0.5.6", **even))
+    assert (named["prompt"], named["output"], named["context"], named["prompt_spread"]) == (64, 64, 256, 0.5774)
+    assert "prompt_spread" not in load_of_row(row(repo="someone/else", engine="sglang 0.5.6", **said))
+
+
+def test_every_client_made_some_of_the_published_runs() -> None:
+    """A client whose repository or lengths are of no row is a slip of the pen."""
+    found = {client_of(one) for one in read_rows([packaged()]) if one.task == "inference"}
+    assert {one for made in clients().values() for one in made} <= found
 
 
 def test_every_recipe_made_some_of_the_published_runs() -> None:

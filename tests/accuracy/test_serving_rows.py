@@ -233,3 +233,23 @@ def test_a_source_may_be_told_of_by_itself() -> None:
     one = row(engine="vllm 0.11.0")
     assert engine_of(one) == "vllm"
     assert engine_of(one.replaced(apart=True)) == "s"
+
+
+def test_the_median_of_a_run_at_a_rate_is_compared_with_the_half_that_wait_least() -> None:
+    """Of 300 requests of AccelMark's 256 have a place at once, and the others wait for seconds: half of them wait for none."""
+    known = answers(Library.of(ServeAsk(model="", on="")))
+    run = {"mode": "server", "batch": None, "input_len": 280, "output_len": 310, "request_rate": 100, "num_requests": 300}
+    said: dict[str, Any] = {
+        "engine": "vllm 0.7.3",
+        "chip": "a100-sxm-40gb",
+        "model": "llama-3-8b",
+        "run": run | {"weights": "bf16"},
+    }
+    found = {}
+    for name in ("ttft_ms", "ttft_p50_ms"):
+        one = row(**said, measured={name: 100.0})
+        made = known.serve(serving_ask(one, known.card, known.keep, known.engine))
+        found[name] = next(term for metric, _, term in figures_of(one, made) if metric == "ttft")
+        assert found[name] is made.figures["ttft_s" if name == "ttft_ms" else "ttft_p50_s"]
+    mean, half = (float(str(found[name].value)) for name in found)
+    assert half < 0.9 * mean

@@ -79,3 +79,23 @@ def test_a_rate_that_is_not_kept_has_an_answer_where_the_run_ends() -> None:
     assert value(ends, "ttft_s") > 1.0
     assert not ends.no_bound("ttft_s"), "what waits in a run that ends is bounded"
     assert any("200 requests of a run" in note.text for note in ends.notes)
+
+
+@pytest.mark.parametrize(("places", "rate"), [(140, 20.0), (60, 1000.0), (160, 1000.0), (400, 1000.0)])
+def test_half_of_the_requests_wait_as_in_a_simulation(places: int, rate: float) -> None:
+    """Where places are for most of a run, half of it waits for none, and the mean is that of the few behind them."""
+    name = "8B in vLLM, prompts known"
+    of_run: dict[str, Any] = {"requests": 300, "max_sequences": places, "rate": rate}
+    of_run |= {"prompt": 500, "output": 300, "cached_share": None}
+    told = asked(name, **of_run)
+    found = answer_simulated(ServeAsk(**{"tp": 1, **CASES[name], **of_run, "simulate": True}), library())
+    assert value(told, "ttft_p50_s") == pytest.approx(value(found, "ttft_p50_s"), rel=0.15)
+
+
+def test_half_of_a_run_that_is_kept_or_has_places_waits_for_none() -> None:
+    name = "8B in vLLM, prompts known"
+    kept, placed = asked(name, rate=2.0, requests=1000), asked(name, rate=1000.0, requests=200, max_sequences=200)
+    for made in (kept, placed):
+        assert value(made, "ttft_p50_s") == pytest.approx(value(made, "ttft_s"), rel=0.02)
+    few = asked(name, rate=1000.0, requests=200, max_sequences=120)
+    assert value(few, "ttft_p50_s") < 0.5 * value(few, "ttft_s")
