@@ -54,7 +54,9 @@ def test_a_fit_takes_the_way_that_it_takes_with_slopes_of_scipys_own(predict: Ca
             return one.errors(point)
 
         slopes: Any = one.slopes if own else "2-point"
-        found = least_squares(errors, np.array([1.0, 0.999999999, 0.1]), jac=slopes, bounds=(LOW, HIGH), loss="soft_l1", f_scale=0.1)
+        found = least_squares(
+            errors, np.array([1.0, 0.999999999, 0.1]), jac=slopes, bounds=(LOW, HIGH), loss="soft_l1", f_scale=0.1
+        )
         made.append((found.x.tolist(), found.cost, found.jac.tolist(), way))
     (by_scipy, cost, jac, way), (by_us, our_cost, our_jac, our_way) = made
     assert (by_us, our_cost, our_jac) == (by_scipy, cost, jac)
