@@ -7,6 +7,7 @@ import os
 import sys
 from contextlib import suppress
 from importlib import import_module
+from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
@@ -42,8 +43,16 @@ def pytest_collection(session: pytest.Session) -> None:
             import_module(".".join(path.relative_to(config.rootpath).with_suffix("").parts))
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What takes longest is begun first: at the end one process would be busy with it, and the others have nothing left to do."""
+    """What takes longest is begun first: at the end one process would be busy with it, and the others have nothing left to do.
+
+    In the file that `GPUPLAN_SWEEPS` names are then the files with wide sweeps, so that no other is collected for them.
+    """
+    if named := os.environ.get("GPUPLAN_SWEEPS"):
+        wide = sorted({item.nodeid.partition("::")[0] for item in items if item.get_closest_marker("slow")})
+        Path(f"{named}.{os.getpid()}").write_text("".join(f"{path}\n" for path in wide), encoding="utf-8")
+        Path(f"{named}.{os.getpid()}").replace(named)
     items.sort(key=lambda item: item.get_closest_marker("long") is None)
 
 
