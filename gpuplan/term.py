@@ -105,13 +105,15 @@ class Term(_Open, Slotted):
         args: tuple[tuple[str, Term], ...] = (),
         spread: tuple[Num, Num] | None = None,
     ) -> None:
-        _set(self, "name", name)
-        _set(self, "value", value)
-        _set(self, "unit", unit)
-        _set(self, "source", source)
-        _set(self, "formula", formula)
-        _set(self, "args", args)
-        _set(self, "spread", spread)
+        _set(self, "__class__", _Open)  # A term while it is made, as formulas make theirs.
+        self.name = name
+        self.value = value
+        self.unit = unit
+        self.source = source
+        self.formula = formula
+        self.args = args
+        self.spread = spread
+        self.__class__ = Term
 
     def __repr__(self) -> str:
         """Name, value and unit; the graph below is shared, so writing it out would take exponentially long."""
@@ -172,7 +174,7 @@ def walk_of(roots: Sequence[Term]) -> Iterator[Term]:
         if id(term) not in seen:
             seen.add(id(term))
             yield term
-            todo.extend(part for _, part in reversed(term.args))
+            todo += [part for _, part in term.args[::-1]]
 
 
 class Stacked(Term):
@@ -186,7 +188,9 @@ class Stacked(Term):
     one: Callable[[int], Term]
 
     def __init__(self, *args: Any, one: Callable[[int], Term], **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
+        made = Term(*args, **kwargs)
+        for name in Term._fields:
+            _set(self, name, getattr(made, name))
         _set(self, "one", one)
 
 
@@ -250,16 +254,16 @@ class Formula(Slotted, Generic[P]):
 
     def term(self, name: str, /, **args: Term) -> Term:
         """The term that this formula makes of other terms, after their units were checked."""
-        units = self.units
-        if len(args) != len(units):
+        units, parts = self.units, tuple(args.items())
+        if len(parts) != len(units):
             raise self._miswired(name, args)
-        values: dict[str, Num] = {}
-        for key, part in args.items():
+        values: dict[str, Any] = args  # The dictionary of this call, filled anew: no other line of an answer runs as often.
+        for key, part in parts:
             if part.unit != units.get(key):
-                raise self._miswired(name, args)
+                raise self._miswired(name, dict(parts))
             values[key] = part.value
         fn: Callable[..., Num] = self.fn
-        made = _Open()  # As `_derived` does, without a call of it: no other line of an answer runs as often.
+        made = _Open()  # As `_derived` does, without a call of it.
         try:
             made.value = fn(**values)
         except (ArithmeticError, ValueError) as error:
@@ -268,7 +272,7 @@ class Formula(Slotted, Generic[P]):
         made.unit = self.unit
         made.source = self.source
         made.formula = self
-        made.args = tuple(args.items())
+        made.args = parts
         made.spread = None
         made.__class__ = Term
         return made  # type: ignore[return-value]

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import numpy as np
 
 from gpuplan.calibrate.knobs import Knob
+from gpuplan.calibrate.misfit import Misfit
 from gpuplan.calibrate.table_rows import Rows
 
 if TYPE_CHECKING:
@@ -127,18 +128,14 @@ def _least(
 
     names = list(knobs)
     scale = np.array([max(abs(knob.start), 1e-12) for knob in knobs.values()])
-
-    def errors(point: NDArray[np.float64]) -> NDArray[np.float64]:
-        values = dict(zip(names, (point * scale).tolist(), strict=True))
-        return np.log(predict(rows, values) / rows.seconds)
-
+    low = np.array([knob.low for knob in knobs.values()]) / scale
+    high = np.array([knob.high for knob in knobs.values()]) / scale
+    misfit = Misfit(lambda values: predict(rows, values), rows.seconds, names, scale, (low, high))
     found = least_squares(
-        errors,
+        misfit.errors,
         np.array([start.get(key, knob.start) for key, knob in knobs.items()]) / scale,
-        bounds=(
-            np.array([knob.low for knob in knobs.values()]) / scale,
-            np.array([knob.high for knob in knobs.values()]) / scale,
-        ),
+        jac=misfit.slopes,
+        bounds=(low, high),
         loss="soft_l1",
         f_scale=soft,
         max_nfev=MOST_STEPS,

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import Annotated, Any
 
 from typer import Context, Option, Typer
 from typer import Exit as Stop
-from typer.main import get_command
 
 from gpuplan.cli import options as o
-from gpuplan.cli.help import Group, group_help, short
+from gpuplan.cli.help import Group, group_help, made_once, short
 
 PARTS: tuple[str, ...] = ("fit", "import", "show", "verify")
 """The commands below `calibrate`, each the `app` of `gpuplan.cli.calibrate_<name>`, imported only when it is called."""
@@ -24,12 +22,8 @@ class CalibrateCommands(Group):
         return list(PARTS)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """The command of that name, freshly imported, or None."""
-        if cmd_name not in PARTS:
-            return None
-        made = get_command(import_module(f"gpuplan.cli.calibrate_{cmd_name}").app)
-        made.name = cmd_name
-        return made
+        """The command of that name, imported when it is first asked for, or None."""
+        return made_once(f"calibrate_{cmd_name}", cmd_name) if cmd_name in PARTS else None
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Write the help page."""

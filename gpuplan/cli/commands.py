@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from importlib import import_module
+from functools import cache
 from typing import Annotated, Any
 
 from typer import Context, Exit, Option, Typer, echo
-from typer.main import get_command, get_group
+from typer.main import get_group
 
 from gpuplan.cli.command_names import COMMANDS
-from gpuplan.cli.help import Group, group_help
+from gpuplan.cli.help import Group, group_help, made_once
 
 INTRODUCTION = """Capacity planning for GPUs and TPUs: does it fit, how fast is it, what does it cost, and what would be
 better. Every figure has a range and shows its working.
@@ -33,18 +33,11 @@ class Lazy(Group):
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """The command of that name, imported when it is first asked for, or None."""
-        return _command(cmd_name) if cmd_name in COMMANDS else None
+        return made_once(cmd_name.replace("-", "_"), cmd_name) if cmd_name in COMMANDS else None
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Write the help page without importing a command."""
         formatter.write(group_help("gpuplan COMMAND [options]", INTRODUCTION, COMMANDS, self.get_params(ctx), FOOTER))
-
-
-def _command(name: str) -> Any:
-    """The command of a name."""
-    made = get_command(import_module(f"gpuplan.cli.{name.replace('-', '_')}").app)
-    made.name = name
-    return made
 
 
 def _version(wanted: bool) -> None:
@@ -75,6 +68,7 @@ def _root(
         echo(ctx.get_help())
 
 
+@cache
 def root() -> Any:
     """The whole command line as one group."""
     app = Typer(

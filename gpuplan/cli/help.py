@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import cache
+from importlib import import_module
 from typing import Any
 
 from typer.core import TyperCommand, TyperGroup
+from typer.main import get_command
 
 from gpuplan.errors import Problem, UsageError
 from gpuplan.render.text import columns_of_terminal, pairs, wrap
@@ -127,6 +130,14 @@ def _once(param: Any) -> str:
     if "--on" in param.opts:
         return "`gpuplan compare` puts a question to several machines"
     return "give it once" if param.is_flag else "it takes one value: leave the others out"
+
+
+@cache
+def made_once(module: str, name: str) -> Any:
+    """The command that is the `app` of a module of this package, under its name; made once: it may have two hundred options."""
+    made = get_command(import_module(f"gpuplan.cli.{module}").app)
+    made.name = name
+    return made
 
 
 class Command(TyperCommand):

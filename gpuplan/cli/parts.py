@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from importlib import import_module
 from typing import Any
 
-from typer.main import get_command
-
-from gpuplan.cli.help import Group, group_help, short
+from gpuplan.cli.help import Group, group_help, made_once, short
 
 
 def group_of(group: str, parts: Sequence[str]) -> type[Group]:
@@ -27,12 +24,8 @@ def group_of(group: str, parts: Sequence[str]) -> type[Group]:
             return list(parts)
 
         def get_command(self, ctx: Any, cmd_name: str) -> Any:
-            """The command of that name, freshly imported, or None."""
-            if cmd_name not in parts:
-                return None
-            made = get_command(import_module(f"gpuplan.cli.{group}_{cmd_name}").app)
-            made.name = cmd_name
-            return made
+            """The command of that name, imported when it is first asked for, or None."""
+            return made_once(f"{group}_{cmd_name}", cmd_name) if cmd_name in parts else None
 
         def format_help(self, ctx: Any, formatter: Any) -> None:
             """Write the help page."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from shlex import quote
 
 from gpuplan.estimate.result import Breakdown, Change, Estimate
@@ -25,7 +25,7 @@ from gpuplan.render.text import (
     wrap,
 )
 from gpuplan.render.words import is_one
-from gpuplan.term import Term
+from gpuplan.term import Term, walk_of
 
 _MOST = 6
 """How many assumed values are named below a table; the tree and the JSON have them all."""
@@ -83,12 +83,9 @@ def price_text(term: Term) -> str:
     return f"{shown(term.name, float(term.value), term.unit)}: {', '.join(fact for fact in facts if fact)}"
 
 
-def _leaves(estimate: Estimate, wanted: object) -> list[Term]:
+def _leaves(estimate: Estimate, wanted: Callable[[Term], bool]) -> list[Term]:
     roots = [*estimate.figures.values(), *(breakdown.total for breakdown in estimate.breakdowns)]
-    found = {
-        term.name: term for root in roots for term in root.walk() if term.formula is None and callable(wanted) and wanted(term)
-    }
-    return list(found.values())
+    return list({term.name: term for term in walk_of(roots) if term.formula is None and wanted(term)}.values())
 
 
 def headline(estimate: Estimate, look: Look) -> str:

@@ -6,10 +6,13 @@ The rivals here are stand-ins with the names and the calls of the real ones; the
 from __future__ import annotations
 
 import importlib.util
+import io
 import json
 import os
 import subprocess
 import sys
+from contextlib import redirect_stderr, redirect_stdout
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -19,6 +22,7 @@ import yaml
 
 from gpuplan.accuracy.rows import Row, packaged
 from gpuplan.cli.accuracy_run import wanted_rows
+from gpuplan.cli.main import run
 from gpuplan.plan.ask import TrainAsk
 from gpuplan.search.library import Library
 
@@ -109,6 +113,24 @@ def asked(folders: dict[str, Path]) -> str:
 
 
 def call(*words: str) -> subprocess.CompletedProcess[str]:
+    """What the script says, called in this process; each rival has one of its own all the same."""
+    out, err = io.StringIO(), io.StringIO()
+    with redirect_stdout(out), redirect_stderr(err):
+        try:
+            code = script().main(words)
+        except SystemExit as stop:
+            code = stop.code
+    return subprocess.CompletedProcess(words, code, out.getvalue(), err.getvalue())
+
+
+@cache
+def script() -> ModuleType:
+    """The script as a module."""
+    return module_of(SCRIPT)
+
+
+def in_a_process(*words: str) -> subprocess.CompletedProcess[str]:
+    """The same as somebody types it."""
     command = [sys.executable, str(SCRIPT), *words]
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
     return subprocess.run(command, env=env, capture_output=True, text=True, check=False, timeout=300)
@@ -145,11 +167,12 @@ def test_errors_are_those_of_the_rivals_figures_on_the_same_rows(asked: str) -> 
     assert megatron["skipped"]["throughput"]["it has no such figure"] == 1
 
 
-def test_gpuplans_side_is_what_gpuplan_accuracy_reports(folders: dict[str, Path], asked: str) -> None:
+def test_gpuplans_side_is_what_gpuplan_accuracy_reports(
+    folders: dict[str, Path], asked: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     made = json.loads(asked)
-    command = [sys.executable, "-m", "gpuplan", "accuracy", "--json", "--runs", str(folders["mine.yaml"])]
-    said = subprocess.run(command, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=True)
-    own = {(row["id"], row["metric"]): row["expected"] for row in json.loads(said.stdout)["rows"]}
+    assert run(["accuracy", "--json", "--runs", str(folders["mine.yaml"])]) == 0
+    own = {(row["id"], row["metric"]): row["expected"] for row in json.loads(capsys.readouterr().out)["rows"]}
     rows = made["tools"][0]["rows"]
     assert rows
     assert all(row["gpuplan"] == pytest.approx(own[row["id"], row["metric"]]) for row in rows)
@@ -188,7 +211,7 @@ def test_wrong_words_are_said_without_a_traceback(words: tuple[str, ...], said: 
 
 def test_a_folder_that_is_no_checkout_says_so(folders: dict[str, Path]) -> None:
     other = folders["megatron"]
-    done = call("--calculon", str(other), "--runs", str(folders["mine.yaml"]))
+    done = in_a_process("--calculon", str(other), "--runs", str(folders["mine.yaml"]))
     assert done.returncode == 1
     assert "calculon: ModuleNotFoundError" in done.stderr
     assert f"is {other} its checkout" in done.stderr
@@ -197,12 +220,17 @@ def test_a_folder_that_is_no_checkout_says_so(folders: dict[str, Path]) -> None:
 
 def adapter(name: str) -> ModuleType:
     """A module of benchmarks/rivals."""
+    return module_of(ADAPTERS / f"{name}.py")
+
+
+def module_of(path: Path) -> ModuleType:
+    """A file of benchmarks/ as a module."""
     if str(ADAPTERS) not in sys.path:
         sys.path.append(str(ADAPTERS))
-    spec = importlib.util.spec_from_file_location(f"rivals_{name}", ADAPTERS / f"{name}.py")
+    spec = importlib.util.spec_from_file_location(f"benchmark_{path.stem}", path)
     assert spec is not None
     assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
+    module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
 

@@ -17,6 +17,7 @@ import pytest
 from gpuplan.calibrate.measure import journal
 from gpuplan.specs.base import load_spec
 from gpuplan.specs.measured import Measured
+from tests.cli.cli_calls import Call, Said
 from tests.sweeps import thinned
 
 ROOT = Path(__file__).parents[2]
@@ -29,10 +30,23 @@ def environment(folder: Path, **troubles: Any) -> dict[str, str]:
 
 
 def gpuplan(folder: Path, *words: str, **troubles: Any) -> subprocess.CompletedProcess[str]:
+    """A call in a process of its own."""
     command = [sys.executable, "-m", "gpuplan.cli.main", *words]
     return subprocess.run(
         command, capture_output=True, text=True, env=environment(folder, **troubles), check=False, timeout=300, cwd=ROOT
     )
+
+
+@pytest.fixture
+def within(call: Call, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Call:
+    """The same call in this process, where nothing is asked of the process itself."""
+
+    def go(*words: str, **troubles: Any) -> Said:
+        for name, value in environment(tmp_path, **troubles).items():
+            monkeypatch.setenv(name, value)
+        return call(*words)
+
+    return go
 
 
 def test_from_nothing_to_an_estimate(tmp_path: Path) -> None:
@@ -49,30 +63,30 @@ def test_from_nothing_to_an_estimate(tmp_path: Path) -> None:
     assert checked.returncode == 0, checked.stderr
 
 
-def test_an_unknown_device_is_usable_at_once(tmp_path: Path) -> None:
-    made = gpuplan(tmp_path, "calibrate", "--quick", *FAKE, name="NVIDIA X9000")
-    assert "estimates for --on x9000 use it" in made.stdout, made.stderr
-    asked = gpuplan(tmp_path, "train", "llama-3.2-1b", "--on", "x9000", "--tokens", "1B")
-    assert "MFU" in asked.stdout, asked.stderr
-    checked = gpuplan(tmp_path, "specs", "check", str(tmp_path / "config" / "gpuplan"))
-    assert checked.returncode == 0, checked.stderr
+def test_an_unknown_device_is_usable_at_once(within: Call, tmp_path: Path) -> None:
+    made = within("calibrate", "--quick", *FAKE, name="NVIDIA X9000")
+    assert "estimates for --on x9000 use it" in made.out, made.err
+    asked = within("train", "llama-3.2-1b", "--on", "x9000", "--tokens", "1B")
+    assert "MFU" in asked.out, asked.err
+    checked = within("specs", "check", str(tmp_path / "config" / "gpuplan"))
+    assert checked.code == 0, checked.err
 
 
-def test_json_and_out(tmp_path: Path) -> None:
-    made = gpuplan(tmp_path, "calibrate", "--quick", *FAKE, "--json", "--kinds", "matmul,stream", "--out", str(tmp_path / "specs"))
-    record = json.loads(made.stdout)
+def test_json_and_out(within: Call, tmp_path: Path) -> None:
+    made = within("calibrate", "--quick", *FAKE, "--json", "--kinds", "matmul,stream", "--out", str(tmp_path / "specs"))
+    record = json.loads(made.out)
     assert record["id"] == "h200-sxm-141gb"
     assert set(record["fits"]) == {"matmul.bf16", "matmul.fp8", "stream"}
     assert record["written"] == [str(tmp_path / "specs" / "measured" / "h200-sxm-141gb.yaml")]
-    asked = gpuplan(tmp_path, "fit", "llama-3.1-8b", "--on", "h200-sxm-141gb", "--specs", str(tmp_path / "specs"))
-    assert asked.returncode in (0, 3), asked.stderr
+    asked = within("fit", "llama-3.1-8b", "--on", "h200-sxm-141gb", "--specs", str(tmp_path / "specs"))
+    assert asked.code in (0, 3), asked.err
 
 
-def test_dry_run_lists_probes_and_writes_nothing(tmp_path: Path) -> None:
-    made = gpuplan(tmp_path, "calibrate", "--quick", *FAKE, "--dry-run")
-    assert made.returncode == 0
-    assert re.search(r"^  matmul +bf16  \d+ x \d+ x \d+ +[\d.,]+ us +[\d.]+ s$", made.stdout, re.M)
-    assert max(map(len, made.stdout.splitlines())) <= 80
+def test_dry_run_lists_probes_and_writes_nothing(within: Call, tmp_path: Path) -> None:
+    made = within("calibrate", "--quick", *FAKE, "--dry-run")
+    assert made.code == 0
+    assert re.search(r"^  matmul +bf16  \d+ x \d+ x \d+ +[\d.,]+ us +[\d.]+ s$", made.out, re.M)
+    assert max(map(len, made.out.splitlines())) <= 80
     assert not list(tmp_path.rglob("*.*"))
 
 
@@ -88,11 +102,11 @@ def test_dry_run_lists_probes_and_writes_nothing(tmp_path: Path) -> None:
         ((*FAKE, "--out", "/proc/nothing/x.yaml"), 2, "cannot write /proc/nothing/x.yaml"),
     ],
 )
-def test_wrong_words(tmp_path: Path, words: tuple[str, ...], code: int, message: str) -> None:
-    made = gpuplan(tmp_path, "calibrate", *words)
-    assert made.returncode == code
-    assert message in made.stderr
-    assert "Traceback" not in made.stderr
+def test_wrong_words(within: Call, words: tuple[str, ...], code: int, message: str) -> None:
+    made = within("calibrate", *words)
+    assert made.code == code
+    assert message in made.err
+    assert "Traceback" not in made.err
 
 
 def test_without_a_framework(tmp_path: Path) -> None:
@@ -189,18 +203,18 @@ def wait_for_samples(folder: Path, count: int | None) -> None:
     raise AssertionError("nothing was measured within five minutes")
 
 
-def test_a_time_limit_for_what_is_silent(tmp_path: Path) -> None:
+def test_a_time_limit_for_what_is_silent(within: Call, tmp_path: Path) -> None:
     made = gpuplan(tmp_path, "calibrate", "--quick", *FAKE, "--timeout", "1", "--kinds", "stream,launch", hang="launch")
     assert made.returncode == 5
     assert "did not come back" in made.stderr
     for word in ("x", "0", "-3", "1e9"):
-        wrong = gpuplan(tmp_path, "calibrate", "--timeout", word)
-        assert wrong.returncode == 2
-        assert "error: --timeout: " in wrong.stderr
+        wrong = within("calibrate", "--timeout", word)
+        assert wrong.code == 2
+        assert "error: --timeout: " in wrong.err
 
 
-def test_a_class_that_is_no_device_is_told(tmp_path: Path) -> None:
+def test_a_class_that_is_no_device_is_told(within: Call) -> None:
     for name, what in (("os:getpid", "opens no device: TypeError"), ("builtins:str", "is no device"), ("os:sep", "no class `sep`")):
-        made = gpuplan(tmp_path, "calibrate", "--backend", name)
-        assert made.returncode == 2
-        assert what in made.stderr, made.stderr
+        made = within("calibrate", "--backend", name)
+        assert made.code == 2
+        assert what in made.err, made.err

@@ -9,7 +9,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import pytest
 import yaml
 
 from gpuplan.cli.complete.commands_of import commands
@@ -83,6 +82,5 @@ def test_there_are_many() -> None:
     assert not wrong("gpuplan specs list instances --accelerator h100")
 
 
-@pytest.mark.parametrize("where", sorted({where for where, _ in named()}))
-def test_each_command_that_is_named_can_be_typed(where: str) -> None:
-    assert not [(line, why) for place, line in named() if place == where and (why := wrong(line))]
+def test_each_command_that_is_named_can_be_typed() -> None:
+    assert not [(where, line, why) for where, line in named() if (why := wrong(line))]

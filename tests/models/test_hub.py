@@ -122,16 +122,40 @@ def sharded(hub: Hub, name: str = "someone/Llama-Sharded") -> None:
     (place / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": mapped}), encoding="utf-8")
 
 
-def asked(hub: Hub, tmp_path: Path, *words: str, **env: str) -> subprocess.CompletedProcess[str]:
-    """The answer of the command with the hub's address; `env` besides."""
+def environment(hub: Hub, tmp_path: Path, **env: str) -> dict[str, str]:
+    """The hub's address, and `env` besides: the hub's package reads them once, so each needs a process of its own."""
     clean = {key: value for key, value in os.environ.items() if not key.lower().endswith("_proxy") and not key.startswith("HF_")}
-    given = {
+    return {
         **clean, "HF_ENDPOINT": f"http://127.0.0.1:{hub.server_address[1]}", "HF_HOME": str(tmp_path / "home"),
         "HF_HUB_DISABLE_TELEMETRY": "1",
         "HF_HUB_DISABLE_XET": "1", "HF_HUB_DISABLE_PROGRESS_BARS": "1", "NO_PROXY": "127.0.0.1", **env,
     }  # fmt: skip
-    command = [sys.executable, "-m", "gpuplan", *words]
+
+
+def asked(hub: Hub, tmp_path: Path, *words: str, **env: str) -> subprocess.CompletedProcess[str]:
+    """The answer of the command with the hub's address; `env` besides."""
+    command, given = [sys.executable, "-m", "gpuplan", *words], environment(hub, tmp_path, **env)
     return subprocess.run(command, capture_output=True, text=True, env=given, check=False, timeout=300)
+
+
+ONE_AFTER_THE_OTHER = """
+import contextlib, io, json, sys
+from gpuplan.cli.main import run
+made = []
+for words in json.load(sys.stdin):
+    out, err = (io.TextIOWrapper(io.BytesIO(), "utf-8", write_through=True) for _ in range(2))
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        code = run(words)
+    made.append([code, *(one.buffer.getvalue().decode() for one in (out, err))])
+print(json.dumps(made))
+"""
+
+
+def asked_offline(hub: Hub, tmp_path: Path, lines: list[list[str]]) -> list[subprocess.CompletedProcess[str]]:
+    """The answers of one process, which asks no hub, to several commands."""
+    command, given = [sys.executable, "-c", ONE_AFTER_THE_OTHER], environment(hub, tmp_path, HF_HUB_OFFLINE="1")
+    done = subprocess.run(command, capture_output=True, text=True, env=given, check=True, timeout=300, input=json.dumps(lines))
+    return [subprocess.CompletedProcess(line, *made) for line, made in zip(lines, json.loads(done.stdout), strict=True)]
 
 
 def weights(done: subprocess.CompletedProcess[str]) -> float:
@@ -153,46 +177,50 @@ def test_without_the_network_the_cache_answers_or_it_is_said_what_to_do(hub, tmp
     sharded(hub)
     assert asked(hub, tmp_path, "fit", "someone/Llama-Sharded", "--on", "h100").returncode == 0
     hub.asked.clear()
-    done = asked(hub, tmp_path, "fit", "someone/Llama-Sharded", "--on", "h100", "--json", HF_HUB_OFFLINE="1")
-    assert weights(done) == PLAIN
-    assert "cache" in done.stdout + done.stderr
-    done = asked(hub, tmp_path, "fit", "someone/Nothing", "--on", "h100", HF_HUB_OFFLINE="1")
-    assert done.returncode == 5
-    assert "HF_HUB_OFFLINE" in done.stderr
-    assert "Traceback" not in done.stderr
-    done = asked(hub, tmp_path, "fit", "hf.co/meta-llama/Llama-3.1-8B", "--on", "h100", HF_HUB_OFFLINE="1")
-    assert done.returncode == 0, done.stderr
-    assert "the card of that name is taken" in " ".join(done.stdout.split())
+    lines = [
+        ["fit", "someone/Llama-Sharded", "--on", "h100", "--json"],
+        ["fit", "someone/Nothing", "--on", "h100"],
+        ["fit", "hf.co/meta-llama/Llama-3.1-8B", "--on", "h100"],
+    ]
+    kept, nothing, card = asked_offline(hub, tmp_path, lines)
+    assert weights(kept) == PLAIN
+    assert "cache" in kept.stdout + kept.stderr
+    assert nothing.returncode == 5
+    assert "HF_HUB_OFFLINE" in nothing.stderr
+    assert "Traceback" not in nothing.stderr
+    assert card.returncode == 0, card.stderr
+    assert "the card of that name is taken" in " ".join(card.stdout.split())
     assert not hub.asked
 
 
-@pytest.mark.parametrize(
-    ("name", "card", "stored"),
-    [
-        ("unsloth/Qwen3-8B-GGUF:Q4_K_M", "qwen3-8b", "q4_k_m"),
-        ("hf.co/unsloth/Qwen3-8B-GGUF:Q8_0", "qwen3-8b", "q8_0"),
-        ("bartowski/Meta-Llama-3.1-8B-Instruct-GGUF", "llama-3.1-8b", "q4_k_m"),
-        ("bartowski/google_gemma-3-27b-it-GGUF:Q5_K_M", "gemma-3-27b", "q5_k_m"),
-        ("ggml-org/gpt-oss-20b-GGUF", "gpt-oss-20b", "mxfp4_moe"),
-        ("mradermacher/Qwen3-32B-i1-GGUF:IQ4_XS", "qwen3-32b", "iq4_xs"),
-    ],
-)
-def test_a_gguf_repository_is_known_by_its_name_where_the_hub_is_not_reached(hub, tmp_path, name, card, stored):
-    done = asked(hub, tmp_path, "fit", name, "--on", "h200", "--json", HF_HUB_OFFLINE="1")
-    assert done.returncode == 0, done.stderr
-    made = json.loads(done.stdout)
-    assert (made["question"]["model"], made["question"]["weights"]) == (card, stored)
-    said = " ".join(note["text"] for note in made["notes"])
-    assert f"taken for {card} in {stored}" in said
-    assert "was not reached" in said
+KNOWN = {
+    "unsloth/Qwen3-8B-GGUF:Q4_K_M": ("qwen3-8b", "q4_k_m"),
+    "hf.co/unsloth/Qwen3-8B-GGUF:Q8_0": ("qwen3-8b", "q8_0"),
+    "bartowski/Meta-Llama-3.1-8B-Instruct-GGUF": ("llama-3.1-8b", "q4_k_m"),
+    "bartowski/google_gemma-3-27b-it-GGUF:Q5_K_M": ("gemma-3-27b", "q5_k_m"),
+    "ggml-org/gpt-oss-20b-GGUF": ("gpt-oss-20b", "mxfp4_moe"),
+    "mradermacher/Qwen3-32B-i1-GGUF:IQ4_XS": ("qwen3-32b", "iq4_xs"),
+}
+
+
+def test_a_gguf_repository_is_known_by_its_name_where_the_hub_is_not_reached(hub, tmp_path):
+    every = asked_offline(hub, tmp_path, [["fit", name, "--on", "h200", "--json"] for name in KNOWN])
+    for (name, (card, stored)), done in zip(KNOWN.items(), every, strict=True):
+        assert done.returncode == 0, (name, done.stderr)
+        made = json.loads(done.stdout)
+        assert (made["question"]["model"], made["question"]["weights"]) == (card, stored), name
+        said = " ".join(note["text"] for note in made["notes"])
+        assert f"taken for {card} in {stored}" in said, name
+        assert "was not reached" in said, name
 
 
 def test_other_ids_are_no_cards_where_the_hub_is_not_reached_and_a_repository_that_it_does_not_have_is_none(hub, tmp_path):
-    for name, words in (
-        ("someone/Nothing-GGUF:Q4_K_M", "HF_HUB_OFFLINE"), ("someone/Qwen3-8B-finetuned", "was not reached"),
-        ("someone/Qwen3-8B-GGUF:Q9_Z", "`Q9_Z` of `someone/Qwen3-8B-GGUF` is no type"),
-    ):  # fmt: skip
-        done = asked(hub, tmp_path, "fit", name, "--on", "h200", HF_HUB_OFFLINE="1")
+    wrong = {
+        "someone/Nothing-GGUF:Q4_K_M": "HF_HUB_OFFLINE", "someone/Qwen3-8B-finetuned": "was not reached",
+        "someone/Qwen3-8B-GGUF:Q9_Z": "`Q9_Z` of `someone/Qwen3-8B-GGUF` is no type",
+    }  # fmt: skip
+    every = asked_offline(hub, tmp_path, [["fit", name, "--on", "h200"] for name in wrong])
+    for words, done in zip(wrong.values(), every, strict=True):
         assert done.returncode == 5
         assert words in done.stderr
     done = asked(hub, tmp_path, "fit", "someone/Qwen3-8B-GGUF:Q4_K_M", "--on", "h200")
