@@ -97,7 +97,6 @@ def training_ask(
         **batch, **degrees, **_schedule(run), **_grouped(row, _sharding(row)), **_recompute(row, card), **adapters_of(row),
         precision=_precision(row), optimizer=_optimizer(row), compiled=None if stands_in else run.get("compile"),
         liger=True if "liger" in str(run.get("kernels") or "").lower() else None,
-        cp_kind="ulysses" if run.get("cp_kind") == "ulysses" else None,
         sequence_parallel=run.get("sequence_parallel") if isinstance(run.get("sequence_parallel"), bool) else None,
         overlap=_overlap(run), graphs=_graphs(run), dispatcher=_dispatcher(run), scaling=_scaling(row),
         fp8_attention=run.get("fp8_attention") if isinstance(run.get("fp8_attention"), bool) else None,

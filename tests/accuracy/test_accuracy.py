@@ -159,7 +159,7 @@ def test_ranks_of_a_sequence_attend_as_a_row_names_it_with_transformer_engine(
     ("said", "schedule", "context"),
     [
         ({"pp_schedule": "zb-h1"}, "zb-h1", None), ({"pp_schedule": "ZB-V"}, "zb-v", None), ({"pp_schedule": "1f1b"}, None, None),
-        ({"cp_kind": "ulysses"}, None, "ulysses"), ({"cp_kind": "ring"}, None, None),
+        ({"cp_comm": "a2a"}, None, "ulysses"), ({"cp_comm": "p2p"}, None, "ring"),
     ],
 )  # fmt: skip
 def test_schedules_and_ways_through_a_context_are_asked_for(
