@@ -112,7 +112,7 @@ def training_figures(
     whole = step_pricer(subject, plan, works)
     memory = training_memory(whole.subject, whole.plan, whole.work, whole.recipe, whole.leaves)
     # Some sample is as long as sequences may be, and memory is enough for it; steps take as long as the others are.
-    pricer = step_pricer(subject, plan, works, longest=True) if plan.padded and whole.profile.pads_to == "longest" else whole
+    pricer = step_pricer(subject, plan, works, longest=True) if plan.padded and whole.profile.pads_to != "whole" else whole
     subject, plan, leaves, recipe, seq_len = pricer.subject, pricer.plan, pricer.leaves, pricer.recipe, pricer.step.seq_len
     time = step_time(pricer)
     global_batch = subject.plan("global_batch", plan.global_batch)

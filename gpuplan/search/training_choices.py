@@ -91,14 +91,15 @@ def split_rules(ask: TrainAsk, engine: Engine) -> Iterator[Rule]:
         yield Rule(False, partial(_no_schedule, str(ask.schedule), engine))
     if ask.etp is not None and ask.etp > 1 and not {"tp", "ep"} & {*profile.splits, *profile.splits_if_asked}:
         yield Rule(False, partial(_no_split, "etp", ask.etp, engine))
-    if ask.padded and ask.document_spread is not None and profile.pads_to == "whole":
-        yield Rule(False, partial(_no_spread, engine))
+    if ask.padded and ask.document_spread is not None and profile.pads_to != "longest":
+        yield Rule(False, partial(_no_spread, engine, profile.pads_to))
     if ask.expert_load is not None and ask.expert_skew is not None:
         yield Rule(False, _load_twice)
 
 
-def _no_spread(engine: Engine) -> Problem:
-    what = f"--document-spread says nothing of sequences that {engine.name} pads to their whole length"
+def _no_spread(engine: Engine, pads_to: str) -> Problem:
+    why = "pads to their whole length" if pads_to == "whole" else "sorts by their length: those of a batch are alike"
+    what = f"--document-spread says nothing of samples that {engine.name} {why}"
     hint = (
         f"leave it out, or name an engine that pads to the longest of a batch: {engines_that(lambda one: one.pads_to == 'longest')}"
     )

@@ -108,7 +108,7 @@ def beyond_notes(subject: Subject) -> list[Note]:
 
 def padded_notes(plan: TrainPlan, subject: Subject) -> list[Note]:
     """What is not counted of samples that are padded to the longest of their micro-batch."""
-    if not plan.padded or training_profile(subject.engine).pads_to == "whole":
+    if not plan.padded or training_profile(subject.engine).pads_to != "longest":
         return []
     if plan.document_spread is None and float(plan.micro_batch) > 1:
         told = f"all samples are taken to be as long: the {plan.micro_batch:g} of a micro-batch need no padding"

@@ -100,8 +100,9 @@ class TrainingProfile(Schema):
     pipelines: Literal["scheduled", "naive"] = "scheduled"
     """Stages work on several micro-batches at once, by a schedule, or layers are spread over devices and one after the other is at
     work (a model loaded with `device_map`)."""
-    pads_to: Literal["whole", "longest"] = "whole"
-    """Sequences that hold one sample each are padded to their whole length, or to the longest of their micro-batch."""
+    pads_to: Literal["whole", "longest", "alike"] = "whole"
+    """Sequences that hold one sample each are padded to their whole length, to the longest of their micro-batch, or to that of
+    samples that are sorted by their length, which hardly differ."""
     sharding: Sharding
     gradients: Gradients
     loss: Loss

@@ -128,6 +128,15 @@ def test_megatron_pads_whole_sequences_and_takes_no_spread() -> None:
     assert [one.code for one in caught.value.problems] == ["plan.document-spread"]
 
 
+def test_mlx_sorts_samples_so_that_those_of_a_batch_are_alike() -> None:
+    given: dict[str, Any] = {"engine": "mlx-lm", "on": "m2-ultra", "qlora": None, "samples": None, "recompute": None}
+    alike = asked(**given, documents=200, padded=True)
+    assert figure(alike, "tokens_per_step") == 16 * 200
+    assert figure(alike, "step_time_s") < figure(asked(**given), "step_time_s") / 4
+    with pytest.raises(PlanError, match="sorts by their length"):
+        asked(**given, documents=200, padded=True, document_spread=0.7)
+
+
 def test_samples_of_which_no_spread_is_known_are_said_to_be_alike() -> None:
     notes = [{note.code for note in asked(documents=200, padded=True, **given).notes} for given in ({}, {"micro_batch": 1})]
     assert "documents.spread" in notes[0]
