@@ -26,9 +26,14 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
 
 
 def pytest_configure() -> None:
-    """Questions of one process that see the shipped folder alone share its catalog: no test writes to that folder."""
+    """Questions of one process that see the shipped folder alone share its catalog: no test writes to that folder.
+
+    Nor does any write to the folders of cards, which are listed once.
+    """
+    from gpuplan.models import glance
     from gpuplan.specs.catalog import Catalog, shipped_folder
 
+    glance._listed = cache(glance._listed)
     opened = Catalog.open
 
     @cache

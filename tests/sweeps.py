@@ -36,7 +36,8 @@ def each(names: str, cases: Iterable[Any]) -> Callable[[Callable[..., None]], Ca
                 values = case if len(keys) > 1 else (case,)
                 try:
                     test(**dict(zip(keys, values, strict=True)), **fixtures)
-                except Exception as error:  # Whatever it is, it is told with its case, and the others are looked at.
+                except (Exception, pytest.fail.Exception) as error:
+                    # Whatever it is, it is told with its case, and the others are looked at.
                     wrong.append(f"{', '.join(map(str, values))}: {''.join(format_exception(error)[-2:])}")
             assert not wrong, f"{len(wrong)} of {len(every)}:\n" + "\n".join(wrong[:20])
 

@@ -23,6 +23,15 @@ def test_every_case_is_looked_at_and_those_that_are_wrong_are_named() -> None:
     each("number", [1, 3])(odd)()
 
 
+def test_a_case_that_says_that_it_failed_is_one_of_the_wrong() -> None:
+    def fails(number: int) -> None:
+        if number == 2:
+            pytest.fail("by hand")
+
+    with pytest.raises(AssertionError, match=r"(?s)^1 of 3:\n2: .*by hand"):
+        each("number", [1, 2, 3])(fails)()
+
+
 def test_cases_of_several_values_stand_beside_fixtures() -> None:
     seen: list[tuple[int, str, str]] = []
 

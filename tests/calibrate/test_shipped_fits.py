@@ -22,6 +22,7 @@ from gpuplan.specs.measured import MatmulFit, Measured
 from gpuplan.specs.on import parse_target
 from gpuplan.specs.quantity import Sourced
 from gpuplan.work import Matmul
+from tests.sweeps import each
 
 CATALOG = Catalog.open()
 UNITS = knobs.units_of(knobs.TABLE_KNOBS, knobs.MATMUL_FIXED, knobs.QUANTISE_APART, knobs.ISSUE, knobs.ZEROED)
@@ -46,9 +47,7 @@ def shipped() -> Iterator[tuple[str, str, str, str, MatmulFit]]:
                     yield ident, engine, section, kind, fit
 
 
-@pytest.mark.parametrize(
-    ("ident", "engine", "section", "kind", "fitted"), [pytest.param(*one, id=".".join(one[:4])) for one in shipped()]
-)
+@each("ident, engine, section, kind, fitted", shipped())
 def test_what_ships_is_what_was_fitted(ident: str, engine: str, section: str, kind: str, fitted: MatmulFit) -> None:
     gemm = SETS[section][kind]
     grouped = section.startswith("grouped")

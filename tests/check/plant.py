@@ -11,6 +11,7 @@ import random
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator
+from functools import cache
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -141,6 +142,12 @@ FIELDS = tuple(
 _COMPILED = [(field, re.compile(field.pattern)) for field in FIELDS]
 
 
+@cache
+def _field_of(kind: str, dotted: str) -> Field | None:
+    """The class of a place in files of a kind: many files have the same places."""
+    return next((field for field, form in _COMPILED if field.kind in (kind, "any") and form.fullmatch(dotted)), None)
+
+
 class Planter:
     """Plants faults in the files of some folders; `kind_of` says the kind of a file."""
 
@@ -150,6 +157,7 @@ class Planter:
         self.leaves = {path: leaves(text) for path, text in files.items()}
         self.own = {path: {leaf.text for leaf in found} for path, found in self.leaves.items()}
         self.ordered: dict[tuple[str, str, str], list[str]] = {}
+        self.all_ordered: dict[tuple[str, str], list[str]] = {}
         self.values: dict[tuple[str, str], dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
         for path, found in self.leaves.items():
             for leaf in found:
@@ -162,7 +170,7 @@ class Planter:
             kind = self.kind_of(path)
             for leaf in self.leaves[path]:
                 dotted = ".".join(map(str, leaf.at))
-                field = next((field for field, form in _COMPILED if field.kind in (kind, "any") and form.fullmatch(dotted)), None)
+                field = _field_of(kind, dotted)
                 if field is None or (kind == "models" and field.slips == "key"):  # their `source` is a sentence
                     continue
                 slips = list(self._slips(field, kind, path, leaf))
@@ -187,12 +195,23 @@ class Planter:
             self.ordered[at] = sorted(self.values[kind, place][kin])
         return self.ordered[at]
 
+    def _every(self, kind: str, place: str) -> list[str]:
+        """What stands at a place in all files of a kind, in order."""
+        if (kind, place) not in self.all_ordered:
+            self.all_ordered[kind, place] = sorted({value for values in self.values[kind, place].values() for value in values})
+        return self.all_ordered[kind, place]
+
     def _slips(self, field: Field, kind: str, path: Path, leaf: Leaf) -> Iterator[tuple[str, str]]:
-        kin = self.values[kind, _place(leaf.at)]
-        near = [value for value in self._near(kind, _place(leaf.at), _kin(path)) if value != leaf.text]
+        near = self._near(kind, _place(leaf.at), _kin(path))
+
+        def others() -> Iterator[str]:
+            return (value for value in near if value != leaf.text)  # There may be thousands: a few of the first are taken.
+
         for slip in field.slips.split():
             if slip == "number":
-                yield from number_slips(leaf.text, siblings=tuple(islice((value for value in near if apart(value, leaf.text)), 3)))
+                yield from number_slips(
+                    leaf.text, siblings=tuple(islice((value for value in others() if apart(value, leaf.text)), 3))
+                )
             elif slip == "percent":
                 if _NUMBER.match(leaf.text) and float(leaf.text) > 0:
                     yield "percent", _shown(float(leaf.text) * 100)
@@ -205,8 +224,8 @@ class Planter:
             elif slip == "heads":
                 yield from self._of_heads(path, leaf)
             elif slip == "word":
-                every = sorted({value for values in kin.values() for value in values} - {leaf.text})
-                yield from (("another word", value) for value in (*near[:3], *every[:6]))
+                every = (value for value in self._every(kind, _place(leaf.at)) if value != leaf.text)
+                yield from (("another word", value) for value in (*islice(others(), 3), *islice(every, 6)))
             elif slip == "flag":
                 yield "turned", {"true": "false", "false": "true"}[leaf.text]
             elif slip == "date":
@@ -217,7 +236,8 @@ class Planter:
             elif slip == "drop":
                 yield "left out", ""
             elif slip == "name":
-                yield from (("a name of another", value) for value in [one for one in near if one not in self.own[path]][:4])
+                named = islice((one for one in others() if one not in self.own[path]), 4)
+                yield from (("a name of another", value) for value in named)
             elif slip == "url":
                 yield "no address", leaf.text.replace("https://", "")
                 yield "a typing error", leaf.text.replace("https://", "htps://")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
+from math import isclose
 from typing import Any
 
 import numpy as np
@@ -22,10 +23,12 @@ from gpuplan.plan.train import Manner, Saving
 from gpuplan.specs.engine import Engine
 from gpuplan.specs.instance import InstanceFamily
 from gpuplan.specs.operations import Operations
-from gpuplan.term import Source, Term
+from gpuplan.term import Source, Term, walk_of
 from tests.estimate.subjects import library, serve_plan, subject, train_plan
 
 MODEL = "llama-3.1-8b"
+TOLD = ("step_time_s", "mfu", "peak_memory_bytes", "tpot_s", "ttft_s", "cost_usd")
+"""Figures of which all that is below them is compared."""
 EVERY = 23
 """One target of so many is in the sample."""
 
@@ -66,10 +69,9 @@ def assert_alike(about: Mapping[str, Subject], plans: Sequence[Any], estimate: C
         assert list(here.figures) == list(alone.figures), name
         for key, term in alone.figures.items():
             value = np.broadcast_to(group.made.figures[key].value, len(group.places))[index]
-            assert value == pytest.approx(term.value, rel=1e-12, abs=1e-300), (name, key)
-        for key in ("step_time_s", "mfu", "peak_memory_bytes", "tpot_s", "ttft_s", "cost_usd"):
-            if key in alone.figures:
-                assert told(here.figures[key]) == told(alone.figures[key]), (name, key)
+            assert isclose(value, term.value, rel_tol=1e-12, abs_tol=1e-300), (name, key)
+        keys = [key for key in TOLD if key in alone.figures]
+        assert told(here.figures[key] for key in keys) == told(alone.figures[key] for key in keys), name
 
 
 def answer(make: Callable[[], Any]) -> Any:
@@ -79,8 +81,9 @@ def answer(make: Callable[[], Any]) -> Any:
         return error
 
 
-def told(term: Term) -> list[tuple[str, float, str, Source, object]]:
-    return [(one.name, float(one.value), one.unit, one.source, one.spread) for one in term.walk()]
+def told(terms: Iterable[Term]) -> list[tuple[str, float, str, Source, object]]:
+    """All that is below some terms, each once."""
+    return [(one.name, float(one.value), one.unit, one.source, one.spread) for one in walk_of(tuple(terms))]
 
 
 def plans_of(about: Mapping[str, Subject], make: Callable[[int], Any]) -> list[Any]:

@@ -30,6 +30,7 @@ from gpuplan.plan.read import question
 from gpuplan.search.habits import looked_up
 from gpuplan.search.library import Library
 from gpuplan.search.training_defaults import default_precision
+from tests.sweeps import each
 
 TESTS = Path(__file__).parents[1]
 ANY = "+"
@@ -96,19 +97,19 @@ def holds(ask: TrainAsk, field: str, wanted: Any) -> bool:
     return bool(value == wanted)
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=name)
+@each("kind", KINDS)
 def test_a_golden_scenario_asks_for_the_kind(kind: Mapping[str, Any]) -> None:
     ask = asked(kind["golden"])
     assert {field: getattr(ask, field) for field, wanted in kind["asks"].items() if not holds(ask, field, wanted)} == {}
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=name)
+@each("kind", KINDS)
 def test_an_invariant_stands_behind_the_kind(kind: Mapping[str, Any]) -> None:
     file, _, function = kind["invariant"].partition("::")
     assert function in functions(file), kind["invariant"]
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=name)
+@each("kind", KINDS)
 def test_a_published_case_or_run_stands_behind_the_kind(kind: Mapping[str, Any]) -> None:
     case = str(kind["published"])
     if not case.startswith("run:"):
@@ -141,7 +142,7 @@ def fields() -> dict[str, Any]:
     return {field: hints[field] for field in TrainAsk.field_names() if field not in NO_KINDS}
 
 
-@pytest.mark.parametrize("field", fields())
+@each("field", fields())
 def test_every_option_has_a_kind(field: str) -> None:
     wanted = [kind["asks"][field] for kind in KINDS if field in kind["asks"]]
     assert wanted, f"tests/kinds/kinds.yaml has no kind of plan with `{field}`"

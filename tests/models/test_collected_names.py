@@ -11,6 +11,7 @@ from gpuplan.errors import GpuplanError, UsageError
 from gpuplan.models.catalog import find, names
 from gpuplan.models.diffusion.glance import diffusion_path
 from gpuplan.models.repositories import of_its_family
+from tests.sweeps import each
 
 ROWS = [
     tuple(part.strip() for part in line.split("|"))
@@ -34,7 +35,7 @@ def _answer(name):
         return (path.stem, "") if path is not None else ("", error.problems[0].hint or "")
 
 
-@pytest.mark.parametrize(("name", "wanted"), ROWS)
+@each("name, wanted", ROWS)
 def test_a_name_means_its_model_or_says_what_comes_nearest_and_why(name, wanted):
     card, hint = _answer(name)
     if wanted.startswith("~"):

@@ -18,6 +18,7 @@ from gpuplan.specs.catalog import KINDS, Catalog, schema_of, shipped_folder
 from gpuplan.specs.instance import InstanceFamily
 from gpuplan.specs.quantity import Sourced
 from gpuplan.specs.system import System
+from tests.sweeps import each
 
 CATALOG = Catalog([shipped_folder()])
 
@@ -40,8 +41,7 @@ def every() -> Iterator[tuple[str, str]]:
             yield from ((kind, name) for name in names[:: max(1, len(names) // 12)])
 
 
-@pytest.mark.parametrize(("kind", "name"), [pytest.param(*one, id="/".join(one)) for one in every()])
-@pytest.mark.parametrize("width", [80, 200])
+@each("kind, name, width", [(*one, width) for one in every() for width in (80, 200)])
 def test_everything_is_on_the_page(kind: str, name: str, width: int) -> None:
     text = page(kind, name, width)
     flat = words(text)

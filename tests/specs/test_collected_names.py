@@ -3,11 +3,10 @@
 import re
 from pathlib import Path
 
-import pytest
-
 from gpuplan.errors import GpuplanError
 from gpuplan.specs.catalog import Catalog, shipped_folder
 from gpuplan.specs.on import parse_target
+from tests.sweeps import each
 
 CATALOG = Catalog.open(env={"HOME": "/nonexistent"})
 ROWS = [
@@ -26,7 +25,7 @@ def _answer(name):
     return f"{target.accelerator.id} {target.count}", ""
 
 
-@pytest.mark.parametrize(("name", "wanted"), ROWS)
+@each("name, wanted", ROWS)
 def test_a_name_means_its_part_or_says_what_comes_nearest_and_why(name, wanted):
     part, hint = _answer(name)
     if wanted == "?":

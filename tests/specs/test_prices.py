@@ -19,6 +19,7 @@ from gpuplan.specs.on import parse_target
 from gpuplan.specs.price import PriceList
 from gpuplan.specs.read_region import region_meant
 from gpuplan.specs.target_by_name import find_instance
+from tests.sweeps import each
 
 CATALOG = Catalog.open(env={"HOME": "/nonexistent"})
 LISTS = {ident: CATALOG.read(PriceList, path) for ident, path in CATALOG.paths("prices").items()}
@@ -30,7 +31,7 @@ def hourly(text, **kwargs):
     return usd_per_s(target, price_for(target, CATALOG, Terms(**kwargs))).value * HOUR
 
 
-@pytest.mark.parametrize("provider", LISTS)
+@each("provider", LISTS)
 def test_no_price_is_zero_or_a_sign_for_unknown(provider):
     for entry in LISTS[provider].offers:
         if entry.kind == "free":
@@ -43,7 +44,7 @@ def test_no_price_is_zero_or_a_sign_for_unknown(provider):
             assert entry.price.value * HOUR != pytest.approx(700.0)
 
 
-@pytest.mark.parametrize("provider", LISTS)
+@each("provider", LISTS)
 def test_every_offer_is_of_a_known_instance_and_current_spot_is_not_above_on_demand(provider):
     seller = LISTS[provider].seller
     known = {
