@@ -44,7 +44,7 @@ class Client(Record, kw_only=True):
         if self.spreads is not None:
             return dict(zip(("prompt_spread", "output_spread"), self.spreads, strict=True))
         if self.shortest >= 1:
-            return {}
+            return {"prompt_spread": 0.0, "output_spread": 0.0}
         lengths = {"prompt": round(prompt * self.mean), "output": max(round(output * self.mean), 1)}
         return {"context": int(prompt) + int(output), **lengths, "prompt_spread": self.spread, "output_spread": self.spread}
 

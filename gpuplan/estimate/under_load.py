@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from gpuplan.estimate.serving import ServingModel, ServingPhase
 
 EVEN = Source("definition", "all are as long unless a spread is given")
+UNLIKE = 0.3
+"""How unlike the outputs of a closed loop may be of which nobody says it: then those who began together come back one by one."""
 ENDLESS = Source("definition", "a load that never ends has no last round")
 EVEN_LOOP = Source("definition", "as many run at all times, but for those in front of their first token")
 
@@ -313,6 +315,8 @@ class _Waves(Record, kw_only=True):
                 for name, part in (("wave.others", none), ("wave.others_of_run", last))
             )
         spread = length_spreads(model, load)["output_spread"]
+        if not load.evenness_said:
+            spread = Term("plan.output_spread", 0.0, "1", EVEN, spread=(0.0, UNLIKE))
         later = queue.later_seconds.term("wave.later", output=_output(model), token=token)
         part = waving.wave_share.term("wave.part", whole=together, spread=spread, later=later, rounds=rounds)
         return cls(first=first, again=again, others=others, others_of_run=of_run, part=part, group=group)

@@ -23,3 +23,5 @@ class Load(Record, kw_only=True):
     prompt_spread: float = 0.0
     """Standard deviation of the prompts' lengths over their mean."""
     output_spread: float = 0.0
+    evenness_said: bool = True
+    """Whether the question says how unlike outputs are; else they are taken as of one length, which is a doubt."""

@@ -44,6 +44,7 @@ def load_of(ask: ServeAsk) -> Load | None:
         arrival=arrival, concurrency=None if concurrency is None else float(concurrency), rate=ask.rate,
         requests=None if ask.requests is None else float(ask.requests), cached_share=ask.cached_share or 0.0,
         prompt_spread=ask.prompt_spread or 0.0, output_spread=ask.output_spread or 0.0,
+        evenness_said=ask.output_spread is not None,
     )  # fmt: skip
 
 

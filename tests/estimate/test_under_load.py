@@ -318,3 +318,15 @@ def test_what_ended_together_is_read_together_again(ask: Ask) -> None:
     said = {"model": "llama-3-70b", "on": "4xh100", "weights": "fp8", "tp": 4, "prompt": 200, "output": 1000, "concurrency": 50}
     assert value(ask(engine="tensorrt-llm@0.10.0", **said), "ttft_s") == pytest.approx(0.382, rel=0.2)
     assert value(ask(engine="tensorrt-llm", **said), "ttft_s") < 0.2
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_lengths_that_nobody_says_are_a_doubt_of_those_who_wait_for_each_other(ask: Ask, engine: str) -> None:
+    """Means are those of one length, as when it is said; first tokens may come as soon as those of users who come one by one."""
+    load: dict[str, Any] = {"engine": engine, "concurrency": 64, "requests": 320}
+    unsaid, even, unlike = ask(**load), ask(**load, output_spread=0.0), ask(**load, output_spread=0.58)
+    for key in ("ttft_s", "tpot_s", "tokens_per_s"):
+        assert value(unsaid, key) == value(even, key), key
+    assert unsaid.ranges["ttft_s"][0] < even.ranges["ttft_s"][0]
+    assert unsaid.ranges["ttft_s"][0] < value(unlike, "ttft_s")
+    assert unsaid.ranges["ttft_s"][1] == pytest.approx(even.ranges["ttft_s"][1], rel=0.02)
