@@ -102,6 +102,8 @@ class Collective(Record, kw_only=True):
     """All-to-all of experts: how many copies of each token `size` holds, where copies for one unit cross the fabric once."""
     reach: Term | None = None
     """With `copies`: the share of the group that the copies of one token may go to (node-limited routing)."""
+    by_owners: bool = False
+    """An all-gather whose ranks broadcast what is theirs: a node receives each byte from elsewhere once."""
     calls: Term | None = None
     """How many equal calls send `size` bytes together, one after the other; None: one."""
 

@@ -148,6 +148,7 @@ def owner_seconds(
     reduced = gradients.replaced(name=f"{at}.reduced_for_all", kind="all_reduce", group=pricer.work.dense_ranks)
     overlap = pricer.subject.habit("dp_overlap", pricer.profile.overlap.dp)
     hop = pricer.subject.habit("owner_hop", pricer.profile.sharding.owner_hop)
+    weights = [item.replaced(by_owners=True) for item in weights]
     return total(
         f"{at}.data_parallel",
         {

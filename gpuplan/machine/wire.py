@@ -76,7 +76,7 @@ def collective_seconds(item: Collective, hw: Hardware, *, custom_all_reduce: boo
         elif at > 0 and level.topology == "pcie-tree" and item.kind in RINGS:
             rounds = Term(f"{here}.rounds", RINGS[item.kind], "1", DEFINITION)
             wire = fabric.ring_wire.term(f"{here}.wire_bytes", size=item.size, rounds=rounds, reach=reach, ranks=ranks)
-        elif (ring := _ring_share(hw, at, item.kind)) is not None:
+        elif not item.by_owners and (ring := _ring_share(hw, at, item.kind)) is not None:
             wire = fabric.network_ring_wire.term(f"{here}.wire_bytes", size=item.size, reach=reach, ranks=ranks, covered=inner)
         else:
             wire = _WIRE[item.kind].term(f"{here}.wire_bytes", size=item.size, ranks=ranks, covered=inner)

@@ -328,8 +328,9 @@ def test_deepspeed_reduces_gradients_of_stage_1_behind_the_last_backward_pass_un
         _, parts = training_figures(found.subject, plan).time.binding()
         return float(parts["data_parallel"].value)
 
-    # Sixteen ranks of two nodes with eight links of 200 Gbit/s each scatter 13.5 GB and gather as much.
-    assert exchange() == pytest.approx(2 * 6.74e9 * 2 * 15 / 16 / 200e9, rel=0.4)
+    # Sixteen ranks of two nodes with eight links of 200 Gbit/s each: half of 13.5 GB twice through each node's for the sums of all,
+    # at 0.74 of the links, and 15 of 16 parts of as much round all ranks, at 0.94.
+    assert exchange() == pytest.approx(6.74e9 * 2 * (1 / 0.74 + 15 / 16 / 0.94) / 200e9, rel=0.25)
     assert exchange(overlap=("dp",)) < 0.6 * exchange()
 
 
