@@ -8,13 +8,13 @@ from gpuplan.errors import Problem, UsageError
 from gpuplan.estimate.attention_ranks import among_ranks, by_turns
 from gpuplan.estimate.burst import of_burst
 from gpuplan.estimate.load_room import held, places
+from gpuplan.estimate.of_run import Users, first_of_run, requests_of_replica
 from gpuplan.estimate.percentiles import Steady
 from gpuplan.estimate.prompts_beside import Prompts, passes_of, prompts_beside, step_of
 from gpuplan.estimate.rate_solved import Full, running_at_once
 from gpuplan.estimate.sent_back import sent_back
 from gpuplan.estimate.serving_memory import ServingMemory
 from gpuplan.estimate.taken_up import scheduled_ahead, taken_up
-from gpuplan.formulas import bursts as form_of_burst
 from gpuplan.formulas import inference as form
 from gpuplan.formulas import percentiles as spreads
 from gpuplan.formulas import queueing as queue
@@ -49,18 +49,6 @@ class UnderLoad(Record, kw_only=True):
     """One pass with a chunk of a prompt, and beside it those that decode where the engine mixes them."""
     steady: Steady | None = None
     """What percentiles are made of; None: only a simulation tells any."""
-
-
-class Users(Record, kw_only=True):
-    """Users of one replica of a closed loop."""
-
-    all: Term
-    places: Term
-    """Sequences that decode at once at most."""
-    at_once: Term
-    """Users that have a place."""
-    first: Term
-    """Sequences that begin at once where all come at once."""
 
 
 def under_load(model: ServingModel, memory: ServingMemory, load: Load, full: Full | None = None) -> UnderLoad:
@@ -166,7 +154,7 @@ def _closed(model: ServingModel, memory: ServingMemory, load: Load) -> UnderLoad
     # Lengths that differ at all come apart in a load that never ends.
     waves = None if load.requests is None and load.output_spread else _Waves.of(model, load, at_once, even, prompts, burst, full)
     tpot, of_run = (even, even) if waves is None else waves.tokens(even, decode.seconds, output)
-    back = sent_back(model, memory, load, users, None if load.requests is None else _requests(model, load))
+    back = sent_back(model, memory, load, users, None if load.requests is None else requests_of_replica(model, load))
     if back is not None:
         tpot, of_run = back.tokens(tpot, of_run, running=at_once, added=prompts.between)
         crowd = crowd.replaced(places=back.under_way("load.under_way", room), first=back.begun)
@@ -199,7 +187,7 @@ def _closed(model: ServingModel, memory: ServingMemory, load: Load) -> UnderLoad
     rate = queue.requests_per_s.term(
         "load.requests_per_s", users=asked, cycle=total("load.cycle", {"first": first, "later": later})
     )  # fmt: skip
-    ttft = first if load.requests is None or waves is None else _of_run(model, load, crowd, parts, reading, waves.first, stay)
+    ttft = first if load.requests is None or waves is None else first_of_run(model, load, crowd, parts, reading, waves.first, stay)
     told = later if waves is None else queue.later_seconds.term("load.later_of_run", output=output, token=of_run)
     figures = told_of_load(model, memory, ttft=ttft, tpot=of_run, later=told, decode=decode, rate=rate, running=running)
     waiting = queue.waiting_at_rate.term("load.waiting", rate=rate, wait=first)
@@ -291,7 +279,7 @@ class _Waves(Record, kw_only=True):
         rounds = ONE
         last = none = Term("wave.endless", 0.0, "1", ENDLESS)
         if load.requests is not None:
-            requests = _requests(model, load)
+            requests = requests_of_replica(model, load)
             rounds = share.term("wave.rounds", amount=requests, ways=at_once)
             last = share.term("wave.last", amount=at_once, ways=requests)
         first = queue.burst_seconds.term("burst.prefill_mean", whole=whole, passes=passes)
@@ -345,37 +333,6 @@ def length_spreads(model: ServingModel, load: Load) -> dict[str, Term]:
         name: Term(f"plan.{name}", 0.0, "1", EVEN) if not (given := getattr(load, name)) else model.subject.plan(name, given)
         for name in ("prompt_spread", "output_spread")
     }
-
-
-def _requests(model: ServingModel, load: Load) -> Term:
-    """Requests of a replica in the whole run."""
-    asked = model.subject.plan("requests", 1.0 if load.requests is None else load.requests)
-    return share.term("load.requests_of_replica", amount=asked, ways=model.subject.plan("dp", model.plan.parallel.dp))
-
-
-def _of_run(
-    model: ServingModel, load: Load, users: Users, parts: Parts, reading: Term | None, burst: Term, stay: Term
-) -> Term:  # fmt: skip
-    """Mean time to the first token over a run, whose first requests come at once."""
-    requests = _requests(model, load)
-    at_once = users.at_once
-    first = {**{name: one for name, one in parts.items() if name in ("request", "server", "reading")}, "prefill": burst}
-    if reading is not None:
-        first["other_requests"] = queue.half_the_others.term("burst.other_requests", count=at_once, each=reading)
-    steady = total("load.with_place", {name: one for name, one in parts.items() if name != "place"})
-    mean = queue.run_mean_seconds.term(
-        "load.run_mean", first=total("burst.first_token", first), steady=steady, at_once=at_once, requests=requests
-    )  # fmt: skip
-    if load.arrival == "burst" and not load.output_spread:
-        before = form_of_burst.waves_before.term(
-            "burst.waves_before", requests=requests, first=users.first, places=users.places
-        )  # fmt: skip
-        place = form_of_burst.wait_for_wave.term("load.run_place", waves=before, stay=stay)
-    else:
-        place = queue.run_place_seconds.term(
-            "load.run_place", wait=parts["place"], users=users.all, places=users.places, requests=requests
-        )
-    return total("ttft", {"with_place": mean, "place": place})
 
 
 def _at_rate(model: ServingModel, memory: ServingMemory, load: Load, full: Full) -> UnderLoad:

@@ -42,7 +42,7 @@ from gpuplan.specs.capacity import capacity_of
 from gpuplan.specs.catalog import Catalog, key
 from gpuplan.specs.dates import today
 from gpuplan.specs.engine import Engine
-from gpuplan.specs.engine_era import dated, month_of, split_name
+from gpuplan.specs.engine_era import split_name
 from gpuplan.specs.measured import Measured
 from gpuplan.specs.on import parse_target
 from gpuplan.specs.target import Target
@@ -344,7 +344,7 @@ class Library:
         if month is not None and said_of is None:
             instead = (*instead, Note("engine.release", f"{name} was last released in {month}: it is taken as it was then"))
         if said_of is not None:
-            month, taken_as = _released(said_of, name, profile, stands_in=bool(instead))
+            month, taken_as = profile.released(said_of, name, own=not instead or key(name) in map(key, profile.numbers_alike))
             instead = (*instead, Note("engine.release", taken_as)) if taken_as else instead
         if (before := profile.before(month)) is not None:
             profile, _ = self.engine(before)
@@ -437,13 +437,3 @@ def _changed(path: Path) -> int:
     """When a model's file, or the `config.json` of its folder, changed last."""
     inside = path / "config.json"
     return max(one.stat().st_mtime_ns for one in (path, inside) if one.exists())
-
-
-def _released(said: str, name: str, profile: Engine, *, stands_in: bool) -> tuple[str | None, str]:
-    """The day or month that stands behind an engine's `@`, and what is to be said of it; errors as `dated`.
-
-    Releases of an engine that another's profile answers for have numbers of their own, unless it is a part of that one.
-    """
-    if stands_in and month_of(said) is None and key(name) not in map(key, profile.numbers_alike):
-        return None, f"{said} is a release of {name}, which says nothing of {profile.name}'s: that is taken as it is now"
-    return dated(said, profile.releases.days if profile.releases is not None else {}, profile.name)

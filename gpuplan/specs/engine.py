@@ -8,7 +8,7 @@ from gpuplan.schema import Schema, field
 from gpuplan.specs.base import Id, SpecFile
 from gpuplan.specs.engine_defaults import TrainingDefaults
 from gpuplan.specs.engine_diffusion import DiffusionProfile
-from gpuplan.specs.engine_era import Era, Releases, ServingEra, ever
+from gpuplan.specs.engine_era import Era, Releases, ServingEra, dated, ever, month_of
 from gpuplan.specs.engine_memory import (
     Captures,
     EncoderHabits,
@@ -327,6 +327,18 @@ class Engine(SpecFile):
         """The profile that describes the engine of a month (`YYYY-MM`) in place of this one; None: this one does."""
         then = () if month is None else (era for era in self.eras if era.holds(month))
         return next((era.profile for era in then if era.profile is not None), None)
+
+    def released(self, said: str, name: str, *, own: bool) -> tuple[str | None, str]:
+        """The day or month of what stands behind the `@` of an engine that it answers for, and what is to be said of it.
+
+        Releases that are not its own, of an engine that it stands in for, have numbers of their own.
+
+        Raises:
+            UsageError: neither a release that there can be nor a month.
+        """
+        if not own and month_of(said) is None:
+            return None, f"{said} is a release of {name}, which says nothing of {self.name}'s: that is taken as it is now"
+        return dated(said, self.releases.days if self.releases is not None else {}, self.name)
 
     def dated(self, month: str | None, kv_cache: str | None = None, family: str = "") -> Engine:
         """The engine as it was in a month (`YYYY-MM`); None: as it is today, while memory may be that of any month.
