@@ -48,7 +48,8 @@ def test_an_accelerator_filled_in_from_its_makers_page_is_right(tmp_path):
         'capacity: "?"': "capacity: 80 GB", 'type: "?"': "type: HBM3", 'bandwidth: "?"': "bandwidth: 3.35 TB/s",
         'fp32: "?"': "fp32: 67 TFLOP/s", 'bf16: "?"': "bf16: 989 TFLOP/s", 'fp16: "?"': "fp16: 989 TFLOP/s",
         'fp8: "?"': "fp8: 1979 TFLOP/s", 'int8: "?"': "int8: 1979 TOP/s", 'power: {value: "?"': "power: {value: 700 W",
-        'gen: "?"': "gen: 5", 'lanes: "?"': "lanes: 16", 'bandwidth_per_direction: {value: "?"': "bandwidth_per_direction: {value: 63 GB/s",
+        'gen: "?"': "gen: 5", 'lanes: "?"': "lanes: 16",
+        'bandwidth_per_direction: {value: "?"': "bandwidth_per_direction: {value: 63 GB/s",
     }  # fmt: skip
     for mark, value in values.items():
         assert mark in text, mark
