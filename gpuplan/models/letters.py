@@ -18,7 +18,7 @@ _USUAL = frozenset(
         "french", "uncased", "cased", "distill", "distilled", "awq", "gptq", "gguf", "exl", "int", "bit", "nvfp", "bnb",
         "sft", "dpo", "rlhf", "exp", "flash", "turbo", "next", "open", "gpt", "dev", "tts", "asr", "ocr", "embedding",
         "embeddings", "embed", "rerank", "reranker", "mlx", "fast", "hybrid", "quantized", "world", "general", "deep",
-        "super", "ner", "sentiment",
+        "super", "ner", "sentiment", "lightning",
     }
 )  # fmt: skip
 """Words that many names have, and that tell no line of models from another."""
@@ -53,13 +53,16 @@ def by_letters(name: str, known: Sequence[str]) -> str:
     return f"by the letters of its name the nearest on record is {shown}: what it is built like is not known" if near else ""
 
 
-def pictures_stored_otherwise(name: str) -> str:
-    """A hint with the card of pictures or clips whose name one has before endings that say how weights are stored; empty: none has.
+def pictures_alike(name: str) -> str:
+    """A hint with the card of pictures or clips whose name one begins with, before how weights are stored or more; empty: none has.
 
-    >>> pictures_stored_otherwise("city96/Wan2.1-T2V-14B-gguf").partition(":")[0]
+    >>> pictures_alike("city96/Wan2.1-T2V-14B-gguf").partition(":")[0]
     'the nearest on record is `wan2.1-t2v-14b`'
+    >>> pictures_alike("tencent/HunyuanVideo-I2V").partition(":")[0]
+    'the nearest on record is `hunyuanvideo`'
     """
-    from gpuplan.models.diffusion.glance import diffusion_path
+    from gpuplan.models.diffusion.glance import DIFFUSION, diffusion_path
+    from gpuplan.models.glance import cards_in
 
     bare = name.rpartition("/")[2]
     while (shorter := _STORED.sub("", bare)) != bare:
@@ -67,7 +70,9 @@ def pictures_stored_otherwise(name: str) -> str:
         if (path := diffusion_path(bare)) is not None:
             said = "the same network by its name, its weights stored in another way, which is not looked at"
             return f"the nearest on record is `{path.stem}`: {said}"
-    return ""
+    tail = name.rpartition("/")[2].lower()
+    begun = max((one.stem for one in cards_in(DIFFUSION) if tail.startswith(f"{one.stem}-")), key=len, default="")
+    return f"the nearest on record is `{begun}`: the name goes on behind it: a tuning, or with other inputs" if begun else ""
 
 
 @lru_cache(16384)

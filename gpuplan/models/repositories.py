@@ -17,7 +17,7 @@ from gpuplan.errors import GpuplanError, did_you_mean
 from gpuplan.models.architecture import Architecture, Moe
 from gpuplan.models.card import CardSource, ModelCard, WeightsFormat
 from gpuplan.models.kinds_of_names import Like, built_like, is_apart, nearest, of_another_size, of_its_size, table
-from gpuplan.models.letters import by_letters, pictures_stored_otherwise
+from gpuplan.models.letters import by_letters, pictures_alike
 from gpuplan.models.spellings import respelled, spelled_like, squeezed, unserved
 from gpuplan.schema import Limits, Schema, read
 from gpuplan.strict_yaml import load_yaml
@@ -322,7 +322,7 @@ def made_from(name: str, known: Sequence[str]) -> str:
     """
     if hint := nearest(name) or nearest(respelled(name)) or nearest(_FILES.sub("", name)):
         return hint
-    if hint := pictures_stored_otherwise(name):
+    if hint := pictures_alike(name):
         return hint
     if (without := unserved(name)) and (served := card_called(without)):
         return f"the nearest on record is `{served.id}`: the rest of the name says how a provider serves it, which is not looked at"
