@@ -184,7 +184,9 @@ class _Repo:
         else:
             code, said = "model.hub-away", " ".join(str(error).split())[:120]
             what = f"no card has the name `{repo}`, and {constants.ENDPOINT} was not reached ({kind}: {said})"
-            hint = f"{near or 'with the network, HF_ENDPOINT and HF_HUB_OFFLINE as they should be, try again'}; {other}"
+            again = "with the network, HF_ENDPOINT and HF_HUB_OFFLINE as they should be, try again"
+            alone = "its name says neither its size nor a line that is on record: give its size alone, such as `8b` or `30b-a3b`"
+            hint = f"{near or f'{alone}; {again}'}; {other}"
         raise UnknownError(Problem(code, what, hint)) from None
 
     def _where(self, name: str = "") -> str:

@@ -14,6 +14,12 @@ _ALIKE = log(1.6)
 """How far sizes may be apart where one still answers for the other: half of the way from one size of a line to the next."""
 _MIXED = 0.9
 """A mixture uses less of its parameters for a token than this; a dense model all, but for an embedding that is looked up."""
+_SAME = log(1.15)
+"""How far sizes in names may be apart where both mean the same size."""
+_OF_MANY = frozenset({"gpt", "open"})
+"""Words that lines of several makers begin with, which the next word tells apart."""
+_MORE = re.compile(r"(?<![a-z])(?:vl|vision|omni|audio|coder|math)(?![a-z])")
+"""Words of models that have more than the line without them, or are tuned apart."""
 _FRONT = re.compile(r"[a-z]{3,}")
 """The word that a line of models begins with: `granite` of `granite-3.3-8b`."""
 
@@ -31,8 +37,10 @@ def kin_of(name: str) -> tuple[str, ...]:
         return ()
     tail = name.rpartition("/")[2].lower()
     words = set(_FRONT.findall(tail))
-    alike = [one for one, size in _sizes().items() if _line(one) in words and said.away(size) <= _ALIKE]
-    return tuple(sorted(alike, key=lambda one: (-SequenceMatcher(None, tail, one).ratio(), said.away(_sizes()[one]))))
+    alike = [one for one, size in _sizes().items() if said.away(size) <= _ALIKE and _is_of_line(tail, words, _line(one))]
+    alike = [one for one in alike if not set(_MORE.findall(one)) - set(_MORE.findall(tail))]
+    far = {one: said.away(_sizes()[one]) for one in alike}
+    return tuple(sorted(alike, key=lambda one: (far[one] > _SAME, -SequenceMatcher(None, tail, one).ratio(), far[one])))
 
 
 def of_size(name: str, cards: Sequence[str]) -> tuple[str, ...]:
@@ -76,5 +84,11 @@ def _sizes() -> dict[str, Size]:
 
 
 def _line(card: str) -> str:
+    """The word that a card begins with, or two where the first is many makers'; empty where it begins with none."""
     found = _FRONT.match(card)
-    return found[0] if found else ""
+    word = found[0] if found else ""
+    return "-".join(card.split("-")[:2]) if word in _OF_MANY else word
+
+
+def _is_of_line(tail: str, words: set[str], line: str) -> bool:
+    return line in words or ("-" in line and line in tail)

@@ -7,8 +7,8 @@ from functools import lru_cache
 from math import log
 from typing import NamedTuple
 
-_SIZE = re.compile(r"(?<![a-z0-9.])(\d{1,4}(?:\.\d+)?)([bm])(?![a-z0-9])")
-"""`27b`, `1.7b`, `350m`: how many parameters a name says."""
+_SIZE = re.compile(r"(?<![a-z0-9.])(\d{1,4}(?:\.\d+)?)([bm])(?![a-z0-9]|-\d+e(?![a-z0-9]))")
+"""`27b`, `1.7b`, `350m`: how many parameters a name says; not `17b-16e`, which is what a token uses of 16 experts."""
 _ACTIVE = re.compile(r"-a(\d{1,3}(?:\.\d+)?)b(?![a-z0-9])")
 """`-a3b`: how many of them a token uses."""
 
@@ -32,8 +32,10 @@ def size_in(name: str) -> Size | None:
 
     >>> size_in("Qwen/Qwen3.5-122B-A10B"), size_in("smollm2-360m"), size_in("falcon-h1-1.5b-deep"), size_in("gpt2")
     (Size(total=122.0, active=10.0), Size(total=0.36, active=None), Size(total=1.5, active=None), None)
+    >>> size_in("facebook/m2m100_418M"), size_in("stablelm-2-1_6b"), size_in("llama-4-scout-17b-16e")
+    (Size(total=0.418, active=None), Size(total=1.6, active=None), None)
     """
-    tail = re.sub(r"(?<=\d)_(?=\d)", ".", name.rpartition("/")[2].lower()).replace("_", "-")
+    tail = re.sub(r"(?<=\d)_(?=\d(?!\d))", ".", name.rpartition("/")[2].lower()).replace("_", "-")
     found = _SIZE.search(tail)
     if found is None or not float(found[1]):
         return None

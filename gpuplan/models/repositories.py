@@ -17,6 +17,7 @@ from gpuplan.errors import GpuplanError, did_you_mean
 from gpuplan.models.architecture import Architecture, Moe
 from gpuplan.models.card import CardSource, ModelCard, WeightsFormat
 from gpuplan.models.kinds_of_names import Like, built_like, is_apart, nearest, of_another_size, of_its_size, table
+from gpuplan.models.letters import by_letters, pictures_alike
 from gpuplan.models.spellings import respelled, spelled_like, squeezed, unserved
 from gpuplan.schema import Limits, Schema, read
 from gpuplan.strict_yaml import load_yaml
@@ -321,6 +322,8 @@ def made_from(name: str, known: Sequence[str]) -> str:
     """
     if hint := nearest(name) or nearest(respelled(name)) or nearest(_FILES.sub("", name)):
         return hint
+    if hint := pictures_alike(name):
+        return hint
     if (without := unserved(name)) and (served := card_called(without)):
         return f"the nearest on record is `{served.id}`: the rest of the name says how a provider serves it, which is not looked at"
     tail = name.rpartition("/")[2].lower()
@@ -337,7 +340,7 @@ def made_from(name: str, known: Sequence[str]) -> str:
         return f"the nearest on record is `{near[0]}`: the version or the size in the name is not on record"
     if near:
         return did_you_mean(name, known)
-    return of_its_size(name) or _by_letters(name, known)
+    return of_its_size(name) or by_letters(name, known)
 
 
 _SIZE_IN = re.compile(r"[-_:](e?\d+(?:\.\d+)?[bm]|\d+x\d+(?:\.\d+)?b|\d+(?:\.\d+)?b-a\d+(?:\.\d+)?b)(?=$|[-_:])")
@@ -372,12 +375,3 @@ def of_its_family(name: str, known: Sequence[str]) -> str:
 def _plain(name: str) -> str:
     """A name without words of tuning and separators."""
     return squeezed(_untuned(name.lower()))
-
-
-def _by_letters(name: str, known: Sequence[str]) -> str:
-    """A hint with the names that are spelled most like one that says neither size nor line; empty where none is."""
-    if "/" not in name:
-        return did_you_mean(name, known)
-    near = get_close_matches(name.lower(), sorted(set(known)), 2, 0.6)
-    shown = " or ".join(f"`{one}`" for one in near)
-    return f"by the letters of its name the nearest on record is {shown}: what it is built like is not known" if near else ""

@@ -59,8 +59,8 @@ def bracketed(name: str) -> str | None:
 _INSIDE = re.compile(
     r"\s*[(\[]\s*(\d+)\s*gi?b?(?:\s+(?:v?ram|memory|hbm\w*|gddr\w*))?\s*[)\]]|(?<=\S)\s+(\d+)\s+gi?b(?:\s+v?ram)?$", re.IGNORECASE
 )
-_BOARD = re.compile(r"^((?:nvidia\s+)?hgx[\s-].+?)[\s-]+(\d+)[\s-]*gpus?$", re.IGNORECASE)
-"""A board as its maker calls it, `HGX H200 8-GPU`."""
+_BOARD = re.compile(r"^((?:nvidia\s+)?[dh]gx[\s-].+?)[\s-]+(\d+)[\s-]*gpus?$", re.IGNORECASE)
+"""A board or a machine as its maker calls it, `HGX H200 8-GPU`; of most there is one size."""
 _MAC = re.compile(r"^(?:apple\s+)?(macbook(?:\s+(?:air|pro))?|mac\s*(?:mini|studio|pro)|imac)\b(.*)$", re.IGNORECASE | re.DOTALL)
 _CHIP = re.compile(r"\bm\d(?:\s+(?:pro|max|ultra))?(?=\s|$)", re.IGNORECASE)
 _INCHES = re.compile(
@@ -90,7 +90,7 @@ def unwrapped(name: str) -> Iterator[str]:
         line = f"{mac[1]} " if mac and re.match(r"mac\s*(?:mini|studio)", mac[1], re.IGNORECASE) else ""
         made += [f"{line}{chip[0]}{behind}"] + ([f"{chip[0]}{behind}"] if line else [])
     elif board := _BOARD.match(name.strip()):
-        made.append(f"{board[1]}-{board[2]}")
+        made += [f"{board[1]}-{board[2]}", board[1]]
     elif not mac:
         made.append(_INSIDE.sub(lambda found: f" {found[1] or found[2]}GB", name).strip())
     yield from (one for one in made if key(one) != key(name))
@@ -98,6 +98,7 @@ def unwrapped(name: str) -> Iterator[str]:
 
 _MANY = {"dual": 2, "twin": 2, "two": 2, "triple": 3, "quad": 4, "four": 4}
 _COUNT_BEHIND = re.compile(r"(.+?)(?:\s+[x\u00d7*]\s*|\s*\u00d7\s*|(?<=\d{4})x)(\d{1,4})")
+_COUNT_OF_GPUS = re.compile(r"((?!.*\b[dh]gx\b).+?)[\s-]+(\d{1,2})[\s-]gpus?", re.IGNORECASE)
 _COUNT_BEFORE = re.compile(rf"(\d{{1,5}}|{'|'.join(_MANY)})[\s-]+(.+?[a-z0-9])(s?)", re.IGNORECASE)
 
 
@@ -106,10 +107,11 @@ def counted_in_words(text: str) -> Iterator[tuple[int, str]]:
 
     >>> list(counted_in_words("Tesla P40 x 4")), list(counted_in_words("3090 x2")), list(counted_in_words("dual RTX 5090"))
     ([(4, 'Tesla P40')], [(2, '3090')], [(2, 'RTX 5090')])
-    >>> list(counted_in_words("64 H100s")), list(counted_in_words("h100"))
-    ([(64, 'H100'), (64, 'H100s')], [])
+    >>> list(counted_in_words("64 H100s")), list(counted_in_words("h100")), list(counted_in_words("MI325X 8-GPU"))
+    ([(64, 'H100'), (64, 'H100s')], [], [(8, 'MI325X')])
     """
-    behind, before = _COUNT_BEHIND.fullmatch(text.strip()), _COUNT_BEFORE.fullmatch(text.strip())
+    named = text.strip()
+    behind, before = _COUNT_BEHIND.fullmatch(named) or _COUNT_OF_GPUS.fullmatch(named), _COUNT_BEFORE.fullmatch(named)
     if behind is not None and int(behind[2]) > 0:
         yield int(behind[2]), behind[1]
     elif before is not None:

@@ -87,10 +87,21 @@ class Providers(SpecFile):
         spelled = {flat(each): one for one in self.without for each in one.names}
         found = next((spelled[one] for one in _bare(name) if one in spelled), None)
         if found is not None:
-            hint = (_by_its_part(part, catalog) or nearest(part)) if found.rents and part else ""
+            hint = (_by_its_part(part, catalog) or _of_a_cloud(part, catalog) or _near(part)) if found.rents and part else ""
             own = "or write its instances into a file of your own (docs/own-specs.md)"
             hint = f"{hint}; {own}" if hint else found.hint
             raise UnknownError(Problem("target.no-instances", f"`{name}` names no machine: {found.what}", hint))
+
+
+def _of_a_cloud(name: str, catalog: Catalog) -> str:
+    """Which machine of a cloud to write where one who sells them on has its name; empty where no cloud on record has it."""
+    full = next((one for one in catalog.names("instances") if one.partition(":")[2] == key(name)), "")
+    return f"its machines are those of clouds: name `{full}`, with a price of yours by --price" if full else ""
+
+
+def _near(name: str) -> str:
+    """What comes nearest to a part, by its name or as its maker spells it."""
+    return nearest(name) or next(filter(None, map(nearest, respelled(name))), "")
 
 
 def _by_its_part(name: str, catalog: Catalog) -> str:
@@ -262,7 +273,7 @@ def _instead(name: str, every: Sequence[Instance], accelerator: str | None, iden
             own = f"or `--on {count}x{part}` with your price by --price"
             return f", and none on record has {count} of its accelerator", f"with {part} it has {_listed(some)}; {own}"
         return "", f"with {same[0].shape.accelerator} it has {_listed(some)}"
-    if accelerator is None and (near := nearest(name) or next(filter(None, map(nearest, respelled(name))), "")):
+    if accelerator is None and (near := _near(name)):
         return "", near
     line = re.match(r"[a-z]+", key(name))
     alike = [key(one.qualified_name) for one in every if line is not None and re.match(rf"{line[0]}(?![a-z])", key(one.name))]

@@ -25,8 +25,8 @@ def test_sizes_of_the_users_own_are_taken_whatever_the_table_says_of_their_selle
     folder.mkdir(parents=True)
     (folder / "mine.yaml").write_text(
         "format: 1\nid: mine\nname: Mine\nsources: {own: {title: own, checked: 2026-11-20, kind: user}}\nprovider: linode\n"
-        "instances:\n- {name: g9-x, source: own, accelerator: l40s, accelerators: 1,"
-        " scale_up: {kind: none}, network: {kind: ethernet}}\n",
+        "instances:\n- {name: g9-x, source: own, accelerator: l40s, accelerators: 1, scale_up: {kind: none},"
+        " network: {kind: ethernet}}\n",
         encoding="utf-8",
     )
     catalog = Catalog.open(env={"HOME": "/nonexistent", "GPUPLAN_SPECS": str(tmp_path)})
