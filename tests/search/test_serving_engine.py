@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any, get_args
 
+import numpy as np
 import pytest
 
 from gpuplan.errors import PlanError
+from gpuplan.estimate.reading import served_figures
 from gpuplan.plan.ask_serving import ServeAsk
 from gpuplan.plan.words import SHARED_FORMATS, SHARED_KV_FORMATS, KvFormat, WeightFormat
 from gpuplan.search.ask import answered
@@ -82,3 +84,40 @@ def test_a_batch_that_no_division_shares_is_run_with_the_fewest_more(
 
 def test_fit_has_an_answer_for_such_a_batch_too() -> None:
     assert answered("fit", {"model": "llama-3.1-8b", "on": "83xh100", "batch": 4}, advise=False).verdict.fits
+
+
+def test_experts_are_spread_over_the_ranks_of_an_engine_that_has_no_ranks_of_attention() -> None:
+    ask = ServeAsk(model="qwen3-30b-a3b", on="tpu-v6e-8", concurrency=100)
+    free = settled(ask, library())
+    assert free.plan.parallel.attention_dp == 1
+    assert free.plan.parallel.ep == free.plan.parallel.tp > 1
+    with pytest.raises(PlanError, match="no ranks of attention"):
+        settled(ask.replaced(attention_dp=8), library())
+
+
+@pytest.mark.parametrize(
+    ("model", "on", "given", "other"),
+    [
+        ("granite-4.0-h-small", "gb200-nvl72", {"engine": "vllm", "concurrency": 16, "prompt": 8000, "output": 20}, 9),
+        ("qwen3-next-80b-a3b", "8xgaudi3", {"concurrency": 200, "prompt": 8000, "output": 20, "pp": 2, "tp": 1}, 4),
+        ("deepseek-v3", "8xh200", {"engine": "vllm", "concurrency": 256}, 8),
+    ],
+)
+def test_plans_with_and_without_ranks_of_attention_on_one_mesh_are_each_as_alone(
+    model: str, on: str, given: dict[str, Any], other: int
+) -> None:
+    """What one rank reads with others of its pass, and what passes through its stages, holds beside plans of many ranks."""
+    one = settled(ServeAsk(model=model, on=on, attention_dp=1, **given), library())
+    p = one.plan.parallel
+    ranks = np.array([1.0, float(other)])
+    beside = one.plan.replaced(parallel=p.replaced(attention_dp=ranks, ep=np.array([float(p.ep), float(p.tp * other)])))
+    alone, mesh = served_figures(one.subject, one.plan).figures, served_figures(one.subject, beside).figures
+    for name in ("tokens_per_s", "ttft_s", "tpot_s", "e2e_s"):
+        assert float(np.broadcast_to(mesh[name].value, (2,))[0]) == pytest.approx(float(alone[name].value), rel=1e-6)
+
+
+@pytest.mark.parametrize("given", [{}, {"tp": 1, "attention_dp": 16}])
+def test_ranks_of_one_user_each_decode_nothing_beside_their_prompt(given: dict[str, Any]) -> None:
+    """Products of no rows: kernels that widen weights have tiles of some rows all the same."""
+    one = settled(ServeAsk(model="deepseek-v3", on="16xa100-sxm-80gb", concurrency=16, **given), library())
+    assert np.isfinite(served_figures(one.subject, one.plan).figures["tokens_per_s"].value)
