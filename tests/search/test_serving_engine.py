@@ -11,6 +11,7 @@ from gpuplan.errors import PlanError
 from gpuplan.estimate.reading import served_figures
 from gpuplan.plan.ask_serving import ServeAsk
 from gpuplan.plan.words import SHARED_FORMATS, SHARED_KV_FORMATS, KvFormat, WeightFormat
+from gpuplan.render.table import flags_text
 from gpuplan.search.ask import answered
 from gpuplan.search.serving import settled
 from gpuplan.specs.engine import Engine
@@ -121,3 +122,28 @@ def test_ranks_of_one_user_each_decode_nothing_beside_their_prompt(given: dict[s
     """Products of no rows: kernels that widen weights have tiles of some rows all the same."""
     one = settled(ServeAsk(model="deepseek-v3", on="16xa100-sxm-80gb", concurrency=16, **given), library())
     assert np.isfinite(served_figures(one.subject, one.plan).figures["tokens_per_s"].value)
+
+
+@pytest.mark.parametrize(
+    ("model", "on", "flags"),
+    [
+        ("gpt-oss-20b", "rtx-5070-ti", {"engine"}),
+        ("gpt-oss-120b", "rtx-4090", {"engine", "host-experts"}),
+        ("llama-3.1-8b", "RTX 4060 laptop", {"engine"}),
+    ],
+)
+def test_a_card_that_the_usual_engine_does_not_fit_on_is_told_the_one_of_its_users(model: str, on: str, flags: set[str]) -> None:
+    made = answered("serve", {"model": model, "on": on})
+    assert not made.verdict.fits
+    assert next(set(change.flags) for change in made.changes if "engine" in change.flags) == flags
+
+
+@pytest.mark.parametrize("given", [{"on": "rtx-4090", "rate": 1.0}, {"on": "rtx-4090", "engine": "vllm"}, {"on": "h100"}])
+def test_many_users_a_named_engine_and_servers_are_not_told_it(given: dict[str, Any]) -> None:
+    made = answered("serve", {"model": "llama-3.1-70b", **given})
+    assert not [change for change in made.changes if "engine" in change.flags]
+
+
+def test_what_to_type_is_quoted_where_a_name_has_spaces() -> None:
+    made = answered("fit", {"model": "llama-3.1-8b", "on": "RTX 4060 laptop"})
+    assert "--on '4xRTX 4060 laptop'" in [flags_text(change) for change in made.changes]
