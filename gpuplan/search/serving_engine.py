@@ -64,7 +64,7 @@ def _usual(ask: Common, target: Target, engines: Engines) -> tuple[str, str]:
 
 
 def of_one_user(ask: Common, target: Target) -> str | None:
-    """The engine that one user of a few cards without HBM may take where the usual one does not hold a model; None: there is none."""
+    """The engine that one user of a few cards without HBM may take where the usual one does not hold a model; None: none."""
     few = ask.engine is None and target.count <= FEW_CARDS and not _of_many(ask)
     plain = not target.accelerator.memory.type.upper().startswith("HBM") and not target.accelerator.default_engines.get("serve")
     return SERVES_OLD if few and plain else None
