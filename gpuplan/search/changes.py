@@ -100,8 +100,8 @@ def fitting_changes(
         flags = trial.flags | {name: made.question[name] for name in trial.freed if name in made.question}
         there = made.figures.get("host_memory_bytes") if trial.group == "host" else None
         beside = "" if there is None else f", and {human(float(there.value), 'B')} in the memory of the host"
-        room = "fits narrowly" if made.verdict.narrowly else f"fits with {human(spare, 'B')} to spare"
-        found.append(Change(flags, f"{room}{beside}"))
+        room = f" with {human(spare, 'B')} to spare" if spare > 0 else ""
+        found.append(Change(flags, f"fits{' narrowly' if made.verdict.narrowly else ''}{room}{beside}"))
         done |= {trial.group, machine} - {""}
         if len(found) == MOST:
             break
