@@ -33,8 +33,10 @@ def schema(
       gpuplan specs schema accelerator
       gpuplan specs schema --write schemas/
     """
-    from gpuplan.files.write import write_all
+    from gpuplan.files.write import check_writable, write_all
 
+    if write is not None:
+        check_writable(Path(write) / "estimate.schema.json")  # before seconds of work
     made = schemas()
     kinds = [name.removesuffix(".schema.json") for name in made]
     if write is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from gpuplan.errors import Problem, UsageError
@@ -134,12 +135,8 @@ def _closed(model: ServingModel, memory: ServingMemory, load: Load) -> UnderLoad
     beside = model.profile.steps == "mixed" and not model.profile.together
 
     def token(name: str, step: Term, running: Term) -> Term:
-        if by_turns(model):
-            return among_ranks(model, name, step, prompts, running, each)
         shared = {"step": step, "added": prompts.between, "running": running, "users": at_once, "output": output}
-        if not beside:
-            return queue.shared_step_seconds.term(name, **shared)
-        return queue.passing_step_seconds.term(name, **shared, full=burst.one, pp=model.serve.pp)
+        return _token(model, name, shared, prompts, each, burst.one if beside else None)
 
     def turn(name: str, later: Term) -> Term:
         return queue.turn_seconds.term(name, service=prompts.added, elsewhere=later, users=at_once)
@@ -201,6 +198,26 @@ def _closed(model: ServingModel, memory: ServingMemory, load: Load) -> UnderLoad
         figures={**figures, "waiting_requests": waiting}, decode=decode, first=first, parts=parts, prompt=prompts.phase,
         steady=steady,
     )  # fmt: skip
+
+
+def _token(
+    model: ServingModel, name: str, shared: dict[str, Term], prompts: Prompts, each: Term, burst: Term | None
+) -> Term:  # fmt: skip
+    """Mean time of an output token of a closed loop, of replicas with ranks of attention or without, which a mesh may have both of.
+
+    `burst` is a pass of prompts that all come at once, where they pass through the stages beside what decodes.
+    """
+    ranks = _ranks_by_turns(model)
+    among = partial(among_ranks, model, step=shared["step"], prompts=prompts, running=shared["running"], users=each)
+    if not any_true(ranks.value == 1):
+        return among(name)
+    mixed = not all_true(ranks.value == 1)
+    own = f"{name}.of_one_rank" if mixed else name
+    if burst is None:
+        alone = queue.shared_step_seconds.term(own, **shared)
+    else:
+        alone = queue.passing_step_seconds.term(own, **shared, full=burst, pp=model.serve.pp)
+    return step_under_way.term(name, step=alone, token=among(f"{name}.of_ranks"), ranks=ranks) if mixed else alone
 
 
 def _tells(model: ServingModel) -> bool:

@@ -294,7 +294,8 @@ def _end(entry: Entry, end: float) -> str:
     """One end of what an option takes, as its user would write it."""
     if entry.option.reads == "price":
         return f"{end * HOUR:g} USD/h"
-    return f"{end:,.0f} {entry.option.unit}".strip() if 1 <= end <= 1e9 else f"{end:g} {entry.option.unit}".strip()
+    unit = "" if entry.option.unit == "1" else entry.option.unit
+    return f"{end:,.0f} {unit}".strip() if 1 <= end <= 1e9 else f"{end:g} {unit}".strip()
 
 
 def _plain(given: Any) -> float:

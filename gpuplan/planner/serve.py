@@ -262,8 +262,8 @@ class ServeSearch:
     def _wider(self, machine: Machine, least: Sequence[int]) -> Iterator[int]:
         """Over how many more a replica may be spread so that its ranks of attention share experts, where the engine can."""
         serving = self.library.engine(self.want.run.engine or SERVES)[0].serving
-        shares = serving is not None and serving.shares_experts is not None and self.card.architecture.moes
-        if machine.fixed or not shares or not least:
+        shares = None if serving is None or not self.card.architecture.moes else serving.shares_experts
+        if machine.fixed or shares is None or not shares.attention or not least:
             return
         units = 2 * max(least)
         while units <= MOST_UNITS * min(least) and units * machine.each <= WIDEST:

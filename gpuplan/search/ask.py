@@ -293,9 +293,12 @@ def _advised(
     if not advise:
         return made
     from gpuplan.search.changes import Relief, better_changes, fitting_changes
+    from gpuplan.search.serving_engine import of_one_user
 
     named = made.question.get("engine") if isinstance(ask, (ServeAsk, FitAsk)) else None
     relief = Relief() if named is None else Relief.of(read.engine(split_name(named)[0])[0])
+    if isinstance(ask, (ServeAsk, FitAsk)) and not made.verdict.fits and (other := of_one_user(ask, read.target(ask.on))) != named:
+        relief = relief._replace(alone=other)
     if made.verdict.fits:
         changes = better_changes(ask, made, partial(again, by=changed or answer), figure, options, relief=relief)
     else:

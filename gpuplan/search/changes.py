@@ -46,6 +46,8 @@ class Relief(NamedTuple):
     kv_cache: tuple[str, ...] = ("fp8",)
     hosted: tuple[str, ...] = ()
     """What it can have the processors of the host work on, by option."""
+    alone: str | None = None
+    """The engine that one user of such an accelerator may take instead, with files and places in the host of its own."""
 
     @classmethod
     def of(cls, engine: Engine) -> Relief:
@@ -98,7 +100,8 @@ def fitting_changes(
         flags = trial.flags | {name: made.question[name] for name in trial.freed if name in made.question}
         there = made.figures.get("host_memory_bytes") if trial.group == "host" else None
         beside = "" if there is None else f", and {human(float(there.value), 'B')} in the memory of the host"
-        found.append(Change(flags, f"fits with {human(spare, 'B')} to spare{beside}"))
+        room = f" with {human(spare, 'B')} to spare" if spare > 0 else ""
+        found.append(Change(flags, f"fits{' narrowly' if made.verdict.narrowly else ''}{room}{beside}"))
         done |= {trial.group, machine} - {""}
         if len(found) == MOST:
             break
@@ -159,6 +162,7 @@ def _trials(ask: Common, relief: Relief) -> Iterator[Trial]:
         yield from _divided(ask)
     yield from _narrower(ask, relief)
     yield from _partly_on_host(ask, relief)
+    yield from _of_one_user(ask, relief)
     yield from _shorter(ask)
     yield from _more(ask, {})
     if isinstance(ask, (ServeAsk, FitAsk)) and ask.weights is None and relief.weights:
@@ -226,6 +230,16 @@ def _partly_on_host(ask: Common, relief: Relief) -> Iterator[Trial]:
         yield Trial(ask.replaced(host_experts=experts), {"host-experts": str(experts)}, "host")
     for layers in _GPU_LAYERS if "gpu_layers" in relief.hosted else ():
         yield Trial(ask.replaced(gpu_layers=layers), {"gpu-layers": str(layers)}, "host")
+
+
+def _of_one_user(ask: Common, relief: Relief) -> Iterator[Trial]:
+    """The engine that one user may take, with as little in the memory of the host as fits."""
+    if relief.alone is None or not isinstance(ask, (ServeAsk, FitAsk)) or ask.weights is not None:
+        return
+    taken, flags = ask.replaced(engine=relief.alone), {"engine": relief.alone}
+    yield Trial(taken, flags, "host")
+    for trial in _partly_on_host(taken, Relief(hosted=("host_experts", "gpu_layers"))):
+        yield Trial(trial.ask, {**flags, **trial.flags}, "host")
 
 
 def _shorter(ask: Common) -> Iterator[Trial]:

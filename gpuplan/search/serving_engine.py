@@ -19,6 +19,8 @@ SERVES_OLD = "llama-cpp"
 """The same on accelerators that it does not run on."""
 HELD = ("gpu_layers", "host_experts", "host_weights")
 """What of a model a question can keep in the memory of the host."""
+FEW_CARDS = 4
+"""So many accelerators one user has at most."""
 LAYERED = frozenset({"gpu_layers", "host_experts"})
 """What of it runs there."""
 Has = Callable[[Engine], bool]
@@ -59,6 +61,13 @@ def _usual(ask: Common, target: Target, engines: Engines) -> tuple[str, str]:
     if engines.named(SERVES).refused_by(chip.vendor, chip.family) is not None:
         return SERVES_OLD, f"vLLM does not run on {chip.name}"
     return SERVES, ""
+
+
+def of_one_user(ask: Common, target: Target) -> str | None:
+    """The engine that one user of a few cards without HBM may take where the usual one does not hold a model; None: none."""
+    few = ask.engine is None and target.count <= FEW_CARDS and not _of_many(ask)
+    plain = not target.accelerator.memory.type.upper().startswith("HBM") and not target.accelerator.default_engines.get("serve")
+    return SERVES_OLD if few and plain else None
 
 
 def _made_for(engine: Engine, chip: Accelerator) -> bool:

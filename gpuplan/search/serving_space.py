@@ -99,8 +99,8 @@ def serving_space(want: Want, subject: Subject) -> Space[ServePlan]:
     ranks = subject.hw.count
     shape = shape_of(subject.arch, ranks, subject.engine).replaced(joined=subject.hw.joined)
     tp, pp = _divisions(want, shape, subject)
-    opens = want.opens(subject)
-    sharing = [want.attention_dp or 1] if want.attention_dp or not opens else divisors(ranks)
+    opens, can = want.opens(subject), _can(subject)
+    sharing = divisors(ranks) if opens and not want.attention_dp and "attention_dp" in can else [want.attention_dp or 1]
     if want.dp:
         tp, pp = _with_replicas(want, ranks, tp, pp, sharing)
     elif sharing[0] > 1:
@@ -119,7 +119,6 @@ def serving_space(want: Want, subject: Subject) -> Space[ServePlan]:
     if odd and apart is None:
         sharing = sharing[:1]
     sharing = [one for one in sharing if any(ranks % (one * first * other) == 0 for first in tp for other in pp)] or [1]
-    can = _can(subject)
 
     def rules(plan: ServePlan) -> Iterator[Rule]:
         return serve_rules(plan, shape, subject.arch.positions, generates=subject.arch.generates, can=can)
@@ -279,6 +278,6 @@ def _can(subject: Subject) -> frozenset[str]:
     if own is None:
         return along
     sends = subject.hw.asked("kernels that send tokens to experts", lambda one: one.family in own.sends_on)
-    said = {"attention_dp": True, "redundant_experts": own.redundant, "whole": own.whole, "all-to-all": sends,
+    said = {"attention_dp": own.attention, "redundant_experts": own.redundant, "whole": own.whole, "all-to-all": sends,
             "overlap_batches": own.overlaps and sends}  # fmt: skip
     return along | frozenset(name for name, holds in said.items() if holds)

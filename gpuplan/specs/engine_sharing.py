@@ -12,6 +12,8 @@ class SharedExperts(Schema):
 
     source: Id
     """What says that the engine has them."""
+    attention: bool = True
+    """Whether ranks of attention may have requests of their own; otherwise experts are spread over tensor parallel ranks alone."""
     gathers: CountField | None = None
     """Ranks up to which all tokens are gathered, where its user says nothing; between more, copies are sent to their experts alone.
     None: all tokens are gathered, unless its user says otherwise."""

@@ -271,7 +271,8 @@ def of_accelerator(text: str, units: int, name: str, catalog: Catalog) -> Target
         if levels:
             names = ", ".join(level.name for level in levels)
             what = f"{units} x {accelerator.id} are taken as being in one host, joined by {names}, assumed"
-            notes.append(Note("target.assumed-host", what, f"a host is taken to have up to {CARDS_IN_A_HOST} cards"))
+            most = f"a host is taken to have up to {CARDS_IN_A_HOST} cards" if units <= CARDS_IN_A_HOST else "name a system instead"
+            notes.append(Note("target.assumed-host", what, most))
     return Target(
         text=text, accelerator=accelerator, count=units, units=units, per_unit=1, system=system, levels=levels,
         host_link=host_link_of(accelerator, system), notes=tuple(notes),

@@ -191,3 +191,17 @@ def test_python_takes_lists_of_anything() -> None:
     pinned = gpuplan.compare("fit", "llama-3.1-8b", on="h100", set={"hw.memory_capacity": ["40 GiB", "80 GiB"]})
     assert list(pinned) == ["hw.memory_capacity 80 GiB", "hw.memory_capacity 40 GiB"]
     assert by_key(ASKS["fit"])["weights"].kind == "word"
+
+
+def test_all_that_are_equally_fast_are_named(call: Call) -> None:
+    """Every machine carries a small rate: none of the three is ahead of the others."""
+    said = call("compare", "serve", "llama-3.1-8b", "--on", "8xh100,8xh200,8xa100-sxm-80gb", "--rate", "1/s")
+    first = said.out.splitlines()[0]
+    assert first.startswith("equally fast: ")
+    assert all(name in first for name in ("8xh100", "8xh200", "8xa100-sxm-80gb"))
+
+
+def test_a_model_where_a_command_belongs_is_told_the_command(call: Call) -> None:
+    said = call("compare", "llama-3.3-70b", "--on", "2xh200,4xl40s", "--rate", "1/s")
+    assert said.code == 2
+    assert "`gpuplan compare serve llama-3.3-70b --on 2xh200,4xl40s --rate 1/s`" in said.err

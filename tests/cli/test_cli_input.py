@@ -102,6 +102,8 @@ def test_one_rule_for_numbers_in_all_commands(call: Call, words: str, text: str)
         ("train llama-3.1-8b --on 8xh100 --tokens 1,5T", "write `1.5`"),
         ("train llama-3.1-8b --on 8xh100 --tokens 1,500", "write `1.500` or `1500`"),
         ("train llama-3.1-8b --on 8xh100 --tokens 1e309", "--tokens: `1e309` is out of range"),
+        ("serve llama-3.1-8b --on h100 --rate 1 --cached-share 1.1", "--cached-share 1.1: 0.999 at most"),
+        ("fit llama-3.1-8b --on h100 --margin 200%", "--margin 200%: 1 at most"),
         ("train llama-3.1-8b --on 8xh100 --tokens 1e19", "--tokens 1e19: 1e+18 at most"),
         ("fit llama-3.1-8b --on h100 --batch 1e308", "--batch: `1e308` is out of range"),
         ("fit llama-3.1-8b --on h100 --max-price-age 800000", "--max-price-age 800000: 36,500 at most"),

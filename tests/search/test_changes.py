@@ -154,3 +154,10 @@ def test_fit_for_training_offers_its_own_options_only(on: str) -> None:
     for change in made.changes:
         assert {flag.replace("-", "_") for flag in change.flags} <= set(FitAsk.field_names())
         assert answer(changed(FitAsk(model="llama-3.1-70b", on=on, task="train", context=8192), change)).verdict.fits
+
+
+def test_a_change_that_fits_narrowly_says_so() -> None:
+    """FSDP at 131,072 tokens: logits in pieces leave nothing between the blocks of the allocator and the card."""
+    made = questions.answered("train", {"model": "llama-3.1-8b", "on": "2x8xh100", "engine": "fsdp", "seq_len": 131072})
+    effects = {" ".join(one.flags): one.effect for one in made.changes}
+    assert effects["chunked-loss"] == "fits narrowly"

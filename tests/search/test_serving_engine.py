@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import Any, get_args
 
+import numpy as np
 import pytest
 
 from gpuplan.errors import PlanError
+from gpuplan.estimate.reading import served_figures
 from gpuplan.plan.ask_serving import ServeAsk
 from gpuplan.plan.words import SHARED_FORMATS, SHARED_KV_FORMATS, KvFormat, WeightFormat
+from gpuplan.render.table import flags_text
 from gpuplan.search.ask import answered
 from gpuplan.search.serving import settled
 from gpuplan.specs.engine import Engine
@@ -82,3 +85,65 @@ def test_a_batch_that_no_division_shares_is_run_with_the_fewest_more(
 
 def test_fit_has_an_answer_for_such_a_batch_too() -> None:
     assert answered("fit", {"model": "llama-3.1-8b", "on": "83xh100", "batch": 4}, advise=False).verdict.fits
+
+
+def test_experts_are_spread_over_the_ranks_of_an_engine_that_has_no_ranks_of_attention() -> None:
+    ask = ServeAsk(model="qwen3-30b-a3b", on="tpu-v6e-8", concurrency=100)
+    free = settled(ask, library())
+    assert free.plan.parallel.attention_dp == 1
+    assert free.plan.parallel.ep == free.plan.parallel.tp > 1
+    with pytest.raises(PlanError, match="no ranks of attention"):
+        settled(ask.replaced(attention_dp=8), library())
+
+
+@pytest.mark.parametrize(
+    ("model", "on", "given", "other"),
+    [
+        ("granite-4.0-h-small", "gb200-nvl72", {"engine": "vllm", "concurrency": 16, "prompt": 8000, "output": 20}, 9),
+        ("qwen3-next-80b-a3b", "8xgaudi3", {"concurrency": 200, "prompt": 8000, "output": 20, "pp": 2, "tp": 1}, 4),
+        ("deepseek-v3", "8xh200", {"engine": "vllm", "concurrency": 256}, 8),
+    ],
+)
+def test_plans_with_and_without_ranks_of_attention_on_one_mesh_are_each_as_alone(
+    model: str, on: str, given: dict[str, Any], other: int
+) -> None:
+    """What one rank reads with others of its pass, and what passes through its stages, holds beside plans of many ranks."""
+    one = settled(ServeAsk(model=model, on=on, attention_dp=1, **given), library())
+    p = one.plan.parallel
+    ranks = np.array([1.0, float(other)])
+    beside = one.plan.replaced(parallel=p.replaced(attention_dp=ranks, ep=np.array([float(p.ep), float(p.tp * other)])))
+    alone, mesh = served_figures(one.subject, one.plan).figures, served_figures(one.subject, beside).figures
+    for name in ("tokens_per_s", "ttft_s", "tpot_s", "e2e_s"):
+        assert float(np.broadcast_to(mesh[name].value, (2,))[0]) == pytest.approx(float(alone[name].value), rel=1e-6)
+
+
+@pytest.mark.parametrize("given", [{}, {"tp": 1, "attention_dp": 16}])
+def test_ranks_of_one_user_each_decode_nothing_beside_their_prompt(given: dict[str, Any]) -> None:
+    """Products of no rows: kernels that widen weights have tiles of some rows all the same."""
+    one = settled(ServeAsk(model="deepseek-v3", on="16xa100-sxm-80gb", concurrency=16, **given), library())
+    assert np.isfinite(served_figures(one.subject, one.plan).figures["tokens_per_s"].value)
+
+
+@pytest.mark.parametrize(
+    ("model", "on", "flags"),
+    [
+        ("gpt-oss-20b", "rtx-5070-ti", {"engine"}),
+        ("gpt-oss-120b", "rtx-4090", {"engine", "host-experts"}),
+        ("llama-3.1-8b", "RTX 4060 laptop", {"engine"}),
+    ],
+)
+def test_a_card_that_the_usual_engine_does_not_fit_on_is_told_the_one_of_its_users(model: str, on: str, flags: set[str]) -> None:
+    made = answered("serve", {"model": model, "on": on})
+    assert not made.verdict.fits
+    assert next(set(change.flags) for change in made.changes if "engine" in change.flags) == flags
+
+
+@pytest.mark.parametrize("given", [{"on": "rtx-4090", "rate": 1.0}, {"on": "rtx-4090", "engine": "vllm"}, {"on": "h100"}])
+def test_many_users_a_named_engine_and_servers_are_not_told_it(given: dict[str, Any]) -> None:
+    made = answered("serve", {"model": "llama-3.1-70b", **given})
+    assert not [change for change in made.changes if "engine" in change.flags]
+
+
+def test_what_to_type_is_quoted_where_a_name_has_spaces() -> None:
+    made = answered("fit", {"model": "llama-3.1-8b", "on": "RTX 4060 laptop"})
+    assert "--on '4xRTX 4060 laptop'" in [flags_text(change) for change in made.changes]
