@@ -231,7 +231,7 @@ def named_in_tests() -> dict[str, frozenset[str]]:
     return made
 
 
-@pytest.mark.parametrize("name", [name for name, made in every_formula().items() if is_reference(made)])
+@pytest.mark.parametrize("name", sorted(name for name, made in every_formula().items() if is_reference(made)))
 def test_a_reference_formula_answers_a_published_case(name: str) -> None:
     """The exam asks it, a test holds estimates against it, or one that is asked is made of it."""
     users = {name} | {other for other in every_formula() if name in inside(other) and is_reference(every_formula()[other])}
