@@ -44,9 +44,11 @@ LEFT_OUT = "left-out"
 HELD = (
     "fsdp-qlora",
     "axolotl-kernels", "firefly", "llama-factory-wiki", "mi350x-bench", "mlx-lora", "universal-llm-trainer", "vertex-openllama",
+    "glm4-finetune", "gx10-llama", "hf-ulysses", "ibm-finetuning-bench", "ms-amp", "ms-swift-examples", "simple-peft-recipe",
+    "vocabulary-parallel", "xturing", "zero-bubble",
 )  # fmt: skip
-"""Sources that no residual or range may know, whole: they judge these from outside. One of an earlier day, and the newest,
-which came in together; once newer ones have judged, these teach."""
+"""Sources that no residual or range may know, whole: they judge these from outside. One of an earlier day, and those of
+two days, which came in together; once newer ones have judged, these teach."""
 OWN = ("maxtext", "mlx-lm", "unsloth")
 """Engines whose residual says more than how far peaks spread: compilers that plan memory, and what they offload by themselves.
 Their peaks say nothing of the others' residual."""
