@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from functools import cached_property
 from importlib import import_module
@@ -80,7 +79,7 @@ class Plan:
 
     def to_dict(self) -> dict[str, Any]:
         """What `gpuplan plan … --json` prints."""
-        made: dict[str, Any] = json.loads(self._render.as_json(self.found))
+        made: dict[str, Any] = self._render.document(self.found)
         return made
 
     def __str__(self) -> str:

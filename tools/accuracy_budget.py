@@ -34,8 +34,8 @@ HEAD = """# What `gpuplan accuracy --task training --budget` allows each source:
 # hosts of A5000, RTX 6000 Ada and H100 takes; its median is 0.06, was 0.08), and qwen's median of memory from 0.05 (segments
 # that stay idle beside the loss, as fitcheck's, canifinetune's and LLaMA-Factory's peaks have them; all of qwen's stay within
 # their ranges).
-# Moved later on 2026-11-30: universal-llm-trainer's peaks, which its code prints in GB and were read as GiB (0.161 and 0.219 typed, 0.147
-# and 0.217 informed), and the informed median of olmo-core from 0.041 (gathers between nodes go round all ranks).
+# Moved later on 2026-11-30: universal-llm-trainer's peaks, which its code prints in GB and were read as GiB (0.161 and 0.219 typed,
+# 0.147 and 0.217 informed), and the informed median of olmo-core from 0.041 (gathers between nodes go round all ranks).
 # Written by tools/accuracy_budget.py.
 """
 SERVING_HEAD = """# What `gpuplan accuracy --task inference --by engine --budget` allows each engine: errors as fractions, rows to

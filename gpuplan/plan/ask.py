@@ -70,7 +70,7 @@ class TrainAsk(Spending, Common, kw_only=True):
         ),
     ] = None  # fmt: skip
     padded: Annotated[
-        bool | None, Option("Each sequence holds one document and padding, as the engine pads: not packed", RUN, "", one_way=True)
+        bool | None, Option("One document a sequence, padded as the engine pads: not packed", RUN, "", one_way=True)
     ] = None  # fmt: skip
     global_batch: Annotated[int | None, Option("Sequences of one optimizer step, over all replicas", RUN, samples=True)] = None
     mtp: Annotated[

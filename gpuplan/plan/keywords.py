@@ -106,7 +106,7 @@ class TrainOptions(TypedDict, total=False):
     document_spread: Number
     """Standard deviation of their lengths over the mean, such as `1.2`; left out, all are as long."""
     padded: Switch
-    """Each sequence holds one document and padding, as the engine pads: not packed."""
+    """One document a sequence, padded as the engine pads: not packed."""
     global_batch: Whole
     """Sequences of one optimizer step, over all replicas."""
     mtp: Whole

@@ -130,7 +130,7 @@ def test_groups_across_nodes_tell_the_network(tmp_path: Path) -> None:
     for kind in ("all_reduce", "all_gather", "reduce_scatter", "all_to_all"):
         for place, level in (("collective", near), ("network", far)):
             found = report.made.sets[f"{place}.{kind}"]
-            assert found.errors.median_ape < 0.02, found.place
+            assert found.errors.median_ape < 0.02, f"{place}.{kind}"
             for key in ("start", "full"):
                 told = truth.parameter(f"fabric.{level}.{kind}.{key}").value
                 assert found.values[key].value == pytest.approx(told, rel=0.03), (place, kind, key)

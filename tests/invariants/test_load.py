@@ -61,9 +61,17 @@ def test_no_time_falls_as_more_requests_come(fleet: str, engine: str) -> None:
 
 @pytest.mark.parametrize(("fleet", "engine"), thinned(GRID, every=4))
 def test_more_users_wait_longer_and_get_no_fewer_tokens(fleet: str, engine: str) -> None:
-    """Outputs differ in length: those of one length end together, and how many come back at once depends on the steps."""
+    """Outputs differ in length: those of one length end together, and how many come back at once depends on the steps.
+
+    Where an engine sends back whom its caches do not hold to the end, what is read again is lost (Cloudera measured 2,338 tokens
+    a second of 50 users and 2,132 of 75): no fewer tokens come until then.
+    """
     users = np.geomspace(16.0, 8192.0, 28)
     made = under(fleet, engine, Load(arrival="closed", concurrency=users, output_spread=0.5)).figures
     for name in ("tpot_s", "e2e_s"):
         assert falls(made[name].value) <= TILES, name
-    assert falls(made["tokens_per_s"].value) <= TILES
+    again = made["tokens_per_s"].find("back.again")
+    whole = np.ravel(made["tokens_per_s"].value)
+    some = whole if again is None else whole[np.broadcast_to(np.asarray(again.value), whole.shape) == 0]
+    assert len(some) >= 2
+    assert falls(some) <= TILES

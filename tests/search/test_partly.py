@@ -24,8 +24,9 @@ def test_few_layers_are_run_again_where_few_suffice() -> None:
 
 def test_one_layer_fewer_does_not_surely_fit() -> None:
     made = answer_training(ASK, LIBRARY)
-    layers = int({choice.name: choice.value for choice in made.chosen}["recompute_layers"])
-    fewer = answer_training(ASK.replaced(recompute="full", recompute_layers=layers - 2, micro_batch=1), LIBRARY)
+    chosen = {choice.name: choice.value for choice in made.chosen}
+    layers, group = int(chosen["recompute_layers"]), int(chosen["shard_group"]) if "shard_group" in chosen else None
+    fewer = answer_training(ASK.replaced(recompute="full", recompute_layers=layers - 2, micro_batch=1, shard_group=group), LIBRARY)
     assert fewer.verdict.narrowly or not fewer.verdict.fits
 
 
