@@ -160,7 +160,9 @@ def commands_page() -> str:
     from typer import Context
 
     from gpuplan.cli.commands import root
+    from gpuplan.cli.help import made_once
 
+    made_once.cache_clear()  # A command keeps the words for help of the context that first asked it, which may be another's.
     parts = [COMMANDS_HEAD]
 
     def add(command: Any, words: tuple[str, ...], above: Any) -> None:
