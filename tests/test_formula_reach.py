@@ -50,6 +50,11 @@ QUESTIONS = {
     "train llama-3.1-8b --on 8xh100 --margin 5%": "memory that is to stay free",
     "serve llama-3.1-8b --on h100 --arrival burst --requests 640 --output-spread 1 --prompt 200 --output 200":
         "the burst of a run whose answers are of unlike lengths",
+    "serve llama-3.1-8b --on h100 --rate 20/s --requests 500 --prompt 1024 --output 256": "the median of a run at a rate",
+    "train llama-3.1-8b --on rtx-4090 --engine trl --lora 16 --documents 200 --document-spread 0.7 --padded":
+        "samples that are padded to the longest of a micro-batch",
+    "train qwen3-8b --on 8xh100 --engine megatron-bridge-recipes@2026-07 --documents 380 --tp 4 --cp 2 --cp-kind ulysses"
+    " --seq-len 32k --global-batch 8 --micro-batch 1": "packed documents that are turned and sliced one by one",
     "serve gemma-2-9b --on a100 --batch 8 --prompt 4096 --output 256": "windows whose keys are not divided over a chip",
     "serve falcon-h1-34b --on h200 --batch 4": "states of recurrent layers in a server",
     "fit gpt-oss-20b --on h100": "experts that kernels want padded",

@@ -43,6 +43,11 @@ def fits(made: Estimate) -> bool:
     return made.verdict.fits
 
 
+def sequences(made: Estimate) -> float:
+    """How many all replicas run at once: with one user each, three replicas serve three users and are no faster for one."""
+    return float(made.question["batch"]) * float(made.question.get("dp", 1))
+
+
 def speed(made: Estimate) -> float:
     """Tokens a second, with the credit of a plan that fits beyond doubt."""
     sure = SURELY if made.verdict.fits and not made.verdict.narrowly else FITS
@@ -60,6 +65,8 @@ def test_no_forced_option_beats_the_default(model: str, on: str, engine: str | N
     beaten = []
     for one in forced:
         made = ask(model, on, engine, **one)
+        if engine == "llama-cpp" and made is not None and sequences(made) > sequences(default):
+            continue
         if made is not None and (fits(made), near * speed(made)) > (fits(default), speed(default) * 1.005):
             beaten.append((one, fits(made), speed(made), fits(default), speed(default)))
     assert beaten == []
