@@ -32,7 +32,7 @@ def run_notes(ask: TrainAsk, figures: Collection[str]) -> list[Note]:
     return made
 
 
-WHOLE_RUNS = (12, 1.3, 1.7)
+WHOLE_RUNS = (11, 1.3, 1.7)
 """Published runs from their first step to their last, and how many times as long as said half and nine in ten of them took at most.
 
 Worked out by `python -m tools.whole_runs`, which a test does again.
