@@ -80,7 +80,7 @@ aws p5.48xlarge llama 3.1 405b fp8
 compare h100 and b200
     compare h100 b200
 which gpu should i buy to run qwen3 30b a3b at home
-    plan serve qwen3-30b-a3b
+    plan serve qwen3-30b-a3b --users 1
 what's the tok/s of gpt-oss-20b on an RTX 5090?
     serve gpt-oss-20b --on rtx-5090
 Can a Mac Studio M3 Ultra run DeepSeek V3?
@@ -128,7 +128,7 @@ how fast is whisper large v3 on a t4
 will kimi k2 fit on 16 h200?
     fit kimi-k2 --on 16xh200
 minimum hardware for llama 4 maverick
-    plan serve llama4-maverick
+    plan serve llama4-maverick --users 1
 tokens/s for llama 3 70b on 8xh100 using tensorrt-llm fp8 batch size 64
     serve llama-3-70b --on 8xh100 --engine tensorrt-llm --batch 64 --weights fp8
 glm-4.6 on 8 mi355x
@@ -158,7 +158,7 @@ how many tpu v5p chips to train a 30b model on 600B tokens in 2 weeks
 serving qwen3-235b-a22b fp8 with sglang on 8 h20 at 2 req/s
     serve qwen3-235b-a22b --on 8xh20 --engine sglang --rate 2/s --weights fp8
 What hardware do I need to run Llama 3.3 70B locally?
-    plan serve llama-3.3-70b
+    plan serve llama-3.3-70b --users 1
 Can my RTX 4080 run Mixtral?
     fit mixtral --on rtx-4080
 how big a batch can i use for llama 3.1 8b training on an a100 80gb
@@ -188,7 +188,7 @@ tpu v6e vs h100 for serving llama 3.1 70b
 speed of phi-4 on a strix halo
     serve phi-4 --on strix-halo
 cheapest gpu for llama 3.1 8b inference
-    plan serve llama-3.1-8b
+    plan serve llama-3.1-8b --users 1
 can a g5.2xlarge serve mistral 7b
     serve mistral-7b --on aws:g5.2xlarge
 vllm throughput llama-3.1-8b a100 batch 128
@@ -223,7 +223,7 @@ run qwen3-4b on a raspberry pi
 memory needed to train llama 3.1 8b with adamw
     plan train llama-3.1-8b
 i want to serve 10 million tokens per day with llama 3.1 8b
-    plan serve llama-3.1-8b
+    plan serve llama-3.1-8b --users 1
 """
 """Questions of which a word is not understood: nothing is answered, and the nearest command is told."""
 
@@ -251,6 +251,13 @@ def test_commands_that_are_told_take_their_options() -> None:
         task, *words = command.split()
         if task in ASKS:
             assert given_by(task, words) is not None, command
+
+
+def test_who_says_nothing_of_others_is_one_user() -> None:
+    """A plan of serving wants a load; without one the question would be answered with an error."""
+    for asked, command in pairs(ANSWERED):
+        if command.startswith("plan serve "):
+            assert any(f"--{load} " in command for load in ("users", "rate", "concurrency")), asked
 
 
 def test_every_amount_that_can_be_said_is_an_option_of_some_command() -> None:

@@ -60,6 +60,7 @@ _OF = {
 }
 """The amounts that each command takes as they are said."""
 _SERVED = ("users", "rate", "concurrency", "ttft", "tpot", "prompt", "output")
+_LOADS = frozenset(("users", "rate", "concurrency"))
 _OTHERWISE = {"users": "concurrency", "weights": "precision", "context": "seq_len"}
 """What an amount is called where a command has no option of its name."""
 _USUAL_RANK = "16"
@@ -133,6 +134,8 @@ def _command(text: str, given: Mapping[str, str], names: Named) -> Meant:
     four_bits = bool(_QLORA.search(text)) or (adapted and given.get("weights") == "int4")
     if adapted and four_bits:
         options.setdefault("lora", _USUAL_RANK)
+    if command == "plan serve" and not _LOADS & set(options):
+        options["users"] = "1"  # Who says nothing of others asks for oneself.
     if command == "plan finetune" and _FULL.search(text):
         made.append("--full")
     for key, value in options.items():
