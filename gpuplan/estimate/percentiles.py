@@ -10,9 +10,9 @@ from gpuplan.num import is_array
 from gpuplan.record import Record
 from gpuplan.term import Source, Term
 
-NORMAL = {"p50": 0.0, "p90": 1.2815515655446004, "p99": 2.3263478740408408}
+NORMAL = {"p50": 0.0, "p90": 1.2815515655446004, "p95": 1.6448536269514722, "p99": 2.3263478740408408}
 """Percentiles of the standard normal distribution."""
-ABOVE = {"p50": 0.5, "p90": 0.1, "p99": 0.01}
+ABOVE = {"p50": 0.5, "p90": 0.1, "p95": 0.05, "p99": 0.01}
 BUSY = 0.55
 """The part of the highest rate up to which percentiles are promised."""
 MOST_SPREAD = 1.0
@@ -63,14 +63,14 @@ class Steady(Record, kw_only=True):
 
 
 def percentiles(at: Steady) -> dict[str, Term]:
-    """Percentiles by JSON key: of a rate three of each time, of a closed loop two; those that no bound is known for are left out.
+    """Percentiles by JSON key: of a rate four of each time, of a closed loop three; those that no bound is known for are left out.
 
     Times to the first token are those of a sum of waiting, reading and what is left of a step, of which the mean, the variance
     and the third moment are known; a whole request is mostly as long as its answer; a gap between tokens has a prompt or none.
     """
     if not _promised(at):
         return {}
-    parts = ("p50", "p90", "p99") if at.busy is not None else ("p50", "p90")
+    parts = [part for part in NORMAL if at.busy is not None or part != "p99"]
     normal = {part: Term(f"normal.{part}", NORMAL[part], "1", _NORMAL) for part in parts}
     first, third = _first(at)
     token = form.token_deviation.term(

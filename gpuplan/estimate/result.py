@@ -60,6 +60,11 @@ class Verdict(Record):
             return "does not keep up"
         return "does not fit" if not self.fits else "fits narrowly" if self.narrowly else "fits"
 
+    @property
+    def changes(self) -> str:
+        """What changes of the question do: `help`, `make it fit` or `keep up`."""
+        return "help" if self.fits else "keep up" if self.overloaded else "make it fit"
+
 
 class Breakdown(Record):
     """A total and the parts that sum to it, largest matter first; `title` names it in tables."""

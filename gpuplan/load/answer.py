@@ -40,7 +40,7 @@ def simulated_answer(answer: Estimate, made: Simulated, *, seed: int, ends: bool
     rest = {
         key: term.rebuilt(lambda one: swaps.get(id(one)), done)
         for key, term in answer.figures.items()
-        if key not in figures and not key.endswith(("_p50_s", "_p90_s", "_p99_s"))
+        if key not in figures and not key.endswith(("_p50_s", "_p90_s", "_p95_s", "_p99_s"))
     }
     notes = [one for one in answer.notes if one.code not in STEADY]
     verdict = _verdict(answer, made, ends=ends)
@@ -56,7 +56,7 @@ def _found(made: Simulated, *, ends: bool) -> Iterator[tuple[str, float, str, st
         spread = spreads[name]
         if spread is not None:
             yield steady, spread.mean, "s", steady
-            for part, value in (("p50", spread.p50), ("p90", spread.p90), ("p99", spread.p99)):
+            for part, value in (("p50", spread.p50), ("p90", spread.p90), ("p95", spread.p95), ("p99", spread.p99)):
                 yield f"{name}_{part}_s", value, "s", steady
     rates = {
         "requests_per_s": made.requests_per_s, "tokens_per_s": made.output_tokens_per_s,

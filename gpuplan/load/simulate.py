@@ -33,6 +33,7 @@ class Spread(Record, kw_only=True):
     mean: float
     p50: float
     p90: float
+    p95: float
     p99: float
 
 
@@ -354,8 +355,8 @@ def _has_room(rules: Rules, whole: NDArray[np.int64]) -> NDArray[np.bool_]:
 def _spread(values: Floats) -> Spread | None:
     if not len(values):
         return None
-    p50, p90, p99 = (float(one) for one in np.percentile(values, (50, 90, 99)))
-    return Spread(mean=float(values.mean()), p50=p50, p90=p90, p99=p99)
+    p50, p90, p95, p99 = (float(one) for one in np.percentile(values, (50, 90, 95, 99)))
+    return Spread(mean=float(values.mean()), p50=p50, p90=p90, p95=p95, p99=p99)
 
 
 def _weighted(values: Floats, counts: NDArray[np.int64]) -> Spread | None:
@@ -364,5 +365,5 @@ def _weighted(values: Floats, counts: NDArray[np.int64]) -> Spread | None:
         return None
     order = np.argsort(values)
     values, up_to = values[order], np.cumsum(counts[order])
-    p50, p90, p99 = (float(values[np.searchsorted(up_to, share * up_to[-1])]) for share in (0.5, 0.9, 0.99))
-    return Spread(mean=float(np.dot(values, counts[order]) / up_to[-1]), p50=p50, p90=p90, p99=p99)
+    p50, p90, p95, p99 = (float(values[np.searchsorted(up_to, share * up_to[-1])]) for share in (0.5, 0.9, 0.95, 0.99))
+    return Spread(mean=float(np.dot(values, counts[order]) / up_to[-1]), p50=p50, p90=p90, p95=p95, p99=p99)

@@ -19,7 +19,7 @@ from gpuplan.planner.serve import Served, ServeSearch, ranked
 from gpuplan.planner.serve_ask import unit_ask
 from gpuplan.search.serving import answer_serving
 
-TOLD = (90.0, 99.0)
+TOLD = (90.0, 95.0, 99.0)
 """Percentiles above the mean that simulations tell."""
 MOST_PARTS = 8.0
 """So many times the parts that the mean asks for are tried at most."""
@@ -32,7 +32,7 @@ class Percentiles:
 
     def __init__(self, search: ServeSearch, promise: Promise, crew: Crew) -> None:
         if promise.percent not in TOLD:
-            what = f"--p {promise.percent:g}: a simulation tells {' and '.join(f'{one:g}' for one in TOLD)}"
+            what = f"--p {promise.percent:g}: a simulation tells {', '.join(f'{one:g}' for one in TOLD)}"
             raise UsageError(Problem("plan.percent", what, "use one of them, or leave --p out for the mean"))
         self.search, self.promise, self.crew = search, promise, crew
         self.found: dict[Hashable, Served] = {}

@@ -24,9 +24,9 @@ def estimate_html(estimate: Estimate) -> str:
         rows = [(one.name, one.value, one.reason) for one in estimate.chosen]
         blocks.append(_folded("Chosen, because it was left open", rows_html(("name", "value", "why"), rows)))
     if estimate.changes:
-        help_it = "help" if estimate.verdict.fits else "make it fit"
         blocks.append(
-            f"<p>Smallest changes that {help_it}:</p>" + _list(f"{flags_text(one)}: {one.effect}" for one in estimate.changes)
+            f"<p>Smallest changes that {estimate.verdict.changes}:</p>"
+            + _list(f"{flags_text(one)}: {one.effect}" for one in estimate.changes)
         )
     if estimate.command:
         blocks.append(f"<p>Started by:</p><pre>{escape(estimate.command)}</pre>")

@@ -229,10 +229,11 @@ def first_clause(text: str, room: int) -> str:
 
 
 def _changes(estimate: Estimate, look: Look) -> list[str]:
-    """The three smallest changes that help, or that make it fit."""
+    """The three smallest changes that help, or that make it fit or keep up."""
     pairs = [(flags_text(change), change.effect) for change in estimate.changes[:3]]
     size = max((len(flags) for flags, _ in pairs), default=0)
-    return _block("Helps" if estimate.verdict.fits else "To fit", [f"{flags:<{size}}  {effect}" for flags, effect in pairs], look)
+    title = {"help": "Helps", "keep up": "Keeps up", "make it fit": "To fit"}[estimate.verdict.changes]
+    return _block(title, [f"{flags:<{size}}  {effect}" for flags, effect in pairs], look)
 
 
 def _block(title: str, texts: Iterable[str], look: Look) -> list[str]:

@@ -190,7 +190,7 @@ def _chosen(estimate: Estimate, look: Look) -> list[str]:
 def _changes(estimate: Estimate, look: Look) -> list[str]:
     if not estimate.changes:
         return []
-    title = "Smallest changes that help" if estimate.verdict.fits else "Smallest changes that make it fit"
+    title = f"Smallest changes that {estimate.verdict.changes}"
     return [look.bold(title), *pairs(((flags_text(one), one.effect) for one in estimate.changes), look.width, look.width // 2)]
 
 

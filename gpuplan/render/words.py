@@ -7,14 +7,12 @@ from collections.abc import Mapping
 
 from gpuplan.render.text import label
 
+_TIMES = {"ttft": "first token", "tpot": "each next", "itl": "token gap", "e2e": "whole request"}
+_PARTS = {"p50": "half", "p90": "90 %", "p95": "95 %", "p99": "99 %"}
 MEANINGS: Mapping[str, str] = {
-    "ttft_s": "first token", "ttft_p50_s": "first token, half", "ttft_p90_s": "first token, 90 %",
-    "ttft_p99_s": "first token, 99 %", "tpot_s": "each next token", "tpot_p50_s": "each next, half",
-    "tpot_p90_s": "each next, 90 %", "tpot_p99_s": "each next, 99 %", "itl_s": "one decode step",
-    "tpot_alone_s": "for one user alone",
-    "itl_p50_s": "token gap, half", "itl_p90_s": "token gap, 90 %", "itl_p99_s": "token gap, 99 %",
-    "e2e_s": "a whole request", "e2e_p50_s": "whole request, half", "e2e_p90_s": "whole request, 90 %",
-    "e2e_p99_s": "whole request, 99 %", "batch_prefill_s": "all prompts read", "mfu": "of peak FLOP/s",
+    "ttft_s": "first token", "tpot_s": "each next token", "itl_s": "one decode step", "e2e_s": "a whole request",
+    **{f"{time}_{part}_s": f"{text}, {share}" for time, text in _TIMES.items() for part, share in _PARTS.items()},
+    "tpot_alone_s": "for one user alone", "batch_prefill_s": "all prompts read", "mfu": "of peak FLOP/s",
     "mfu_causal": "masked half left out", "hfu": "with recomputation", "mbu": "of peak bandwidth",
     "headroom_bytes": "memory left over", "kv_pool_bytes": "kept for KV cache",
     "kv_cache_bytes_per_sequence": "at full length", "longest_tokens": "of one sequence", "max_sequences": "at once",

@@ -303,5 +303,5 @@ def _advised(
         changes = better_changes(ask, made, partial(again, by=changed or answer), figure, options, relief=relief)
     else:
         rough = None if roughly is None else partial(again, by=roughly)
-        changes = fitting_changes(ask, again, options, roughly=rough, relief=relief)
+        changes = fitting_changes(ask, again, options, roughly=rough, relief=relief, overloaded=made.verdict.overloaded)
     return made.replaced(changes=changes)

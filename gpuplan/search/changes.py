@@ -13,6 +13,7 @@ from gpuplan.plan.ask_serving import FitAsk, ServeAsk
 from gpuplan.plan.common import Common
 from gpuplan.plan.option import grouped
 from gpuplan.record import Record
+from gpuplan.search.load import rate_text
 from gpuplan.specs.engine import Engine, Formats
 from gpuplan.units import human
 
@@ -78,11 +79,12 @@ class Trial(Record):
 
 def fitting_changes(
     ask: Question, answer: Callable[[Question], Estimate], options: Collection[str] | None = None,
-    *, roughly: Callable[[Question], Estimate] | None = None, relief: Relief = USUAL,
+    *, roughly: Callable[[Question], Estimate] | None = None, relief: Relief = USUAL, overloaded: bool = False,
 ) -> tuple[Change, ...]:  # fmt: skip
     """The smallest changes that make a question fit: formats and lengths first, then more of the same, then other accelerators.
 
     Only changes in `options` are looked at; None: all. `roughly` is a faster answer that says as well whether something fits.
+    `overloaded`: it fits, and does not keep the rate that is asked for.
     """
     found: list[Change] = []
     done: set[str] = set()
@@ -93,15 +95,19 @@ def fitting_changes(
         if made is None or not made.verdict.fits or (_nobody_knows(made) and trial.group != "host"):
             continue
         made = _tried(trial.ask, answer) or made  # type: ignore[arg-type]
-        machine = made.question.get("accelerators", "") if "on" in trial.flags and len(trial.flags) == 1 else ""
+        machine = made.question.get("accelerators", "") if "on" in trial.flags else ""
         if machine in done:
+            done |= {trial.group} if len(trial.flags) > 1 else set()  # with nothing else it is enough: with more it helps nobody
             continue
         spare = float(made.figures["headroom_bytes"].value)
         flags = trial.flags | {name: made.question[name] for name in trial.freed if name in made.question}
         there = made.figures.get("host_memory_bytes") if trial.group == "host" else None
         beside = "" if there is None else f", and {human(float(there.value), 'B')} in the memory of the host"
         room = f" with {human(spare, 'B')} to spare" if spare > 0 else ""
-        found.append(Change(flags, f"fits{' narrowly' if made.verdict.narrowly else ''}{room}{beside}"))
+        effect = f"fits{' narrowly' if made.verdict.narrowly else ''}{room}{beside}"
+        if overloaded and (most := made.figures.get("highest_rate_per_s")) is not None:
+            effect = f"up to {rate_text(float(most.value))}{', if it fits' if made.verdict.narrowly else ''}"
+        found.append(Change(flags, effect))
         done |= {trial.group, machine} - {""}
         if len(found) == MOST:
             break

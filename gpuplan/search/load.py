@@ -124,7 +124,7 @@ def narrowly(answer: Estimate) -> Estimate:
     return answer.replaced(notes=(*answer.notes, Note("load.narrowly", text)))
 
 
-PARTS = ("p50", "p90", "p99")
+PARTS = ("p50", "p90", "p95", "p99")
 
 
 def load_notes(load: Load, made: ServingFigures) -> list[Note]:

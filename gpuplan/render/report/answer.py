@@ -68,7 +68,7 @@ def pictures(made: Estimate) -> list[Block]:
 def tables(made: Estimate, prefix: str = "w") -> Iterator[Block]:
     """What would help, what was chosen, every figure, and what starts it."""
     if made.changes:
-        title = "Smallest changes that help" if made.verdict.fits else "Smallest changes that make it fit"
+        title = f"Smallest changes that {made.verdict.changes}"
         rows = [(flags_text(one), one.effect) for one in made.changes]
         yield Table(title=title, head=("change", "effect"), rows=rows, aligned="ll")
     chosen = [(label(one.name), one.value, one.reason) for one in made.chosen if not is_one(one.name, one.value)]
