@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from gpuplan.render.text import label
 
 _TIMES = {"ttft": "first token", "tpot": "each next", "itl": "token gap", "e2e": "whole request"}
-_PARTS = {"p50": "half", "p90": "90 %", "p95": "95 %", "p99": "99 %"}
+_SHARES = {"p50": "half", "p90": "90 %", "p95": "95 %", "p99": "99 %"}
 MEANINGS: Mapping[str, str] = {
     "ttft_s": "first token", "tpot_s": "each next token", "itl_s": "one decode step", "e2e_s": "a whole request",
-    **{f"{time}_{part}_s": f"{text}, {share}" for time, text in _TIMES.items() for part, share in _PARTS.items()},
+    **{f"{time}_{part}_s": f"{text}, {share}" for time, text in _TIMES.items() for part, share in _SHARES.items()},
     "tpot_alone_s": "for one user alone", "batch_prefill_s": "all prompts read", "mfu": "of peak FLOP/s",
     "mfu_causal": "masked half left out", "hfu": "with recomputation", "mbu": "of peak bandwidth",
     "headroom_bytes": "memory left over", "kv_pool_bytes": "kept for KV cache",
