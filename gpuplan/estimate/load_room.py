@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gpuplan.estimate.serving_memory import ServingMemory
+from gpuplan.estimate.shared_prefix import shared_prefix
 from gpuplan.formulas import inference as form
 from gpuplan.formulas import queueing as queue
 from gpuplan.formulas.basic import larger, smaller
@@ -27,7 +28,7 @@ def places(model: ServingModel, memory: ServingMemory) -> Term:
     if model.profile.admits == "reserved" or model.plan.settings.cache_tokens is not None:
         room = memory.max_sequences
     else:
-        room = form.whole_sequences.term("load.room", pool=memory.pool, each=held(model))
+        room = form.whole_sequences.term("load.room", pool=memory.pool, each=held(model, memory.pool))
     expected = Term("load.expected_room", room.value, "1", STARTED)
     some = queue.some_room.term("load.some_room", room=room, expected=expected, least=_room_of_start(model))
     return smaller.term("load.places", a=memory.limit, b=some)
@@ -44,11 +45,18 @@ def _room_of_start(model: ServingModel) -> Term:
     tokens = model.subject.plan("max_context", longest)
     whole = model.cache_held("load.longest_held", tokens, capped=model.profile.windowed_kv)
     return larger.term(
-        "load.room_of_start", a=form.whole_sequences.term("load.room_of_longest", pool=whole, each=held(model)), b=ONE
+        "load.room_of_start", a=form.whole_sequences.term("load.room_of_longest", pool=whole, each=held(model, whole)), b=ONE
     )  # fmt: skip
 
 
-def held(model: ServingModel) -> Term:
-    """Bytes of the caches of a sequence in the middle of its output."""
+def held(model: ServingModel, pool: Term) -> Term:
+    """Bytes of such a pool of caches that a sequence takes in the middle of its output."""
     tokens = model.seen("load.seen_tokens", model.begun(), model.subject.plan("output", model.plan.output))
-    return model.cache_held("load.held", tokens, capped=model.profile.windowed_kv)
+    return held_of(model, "load.held", tokens, pool)
+
+
+def held_of(model: ServingModel, name: str, tokens: Term, pool: Term) -> Term:
+    """Bytes of such a pool of caches that a sequence of so many tokens takes, with what prompts share held once."""
+    alone = model.cache_held(name, tokens, capped=model.profile.windowed_kv)
+    shared = shared_prefix(model)
+    return alone if shared is None else shared.each(model, name, alone, tokens, pool)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gpuplan.estimate.attention_ranks import by_turns
-from gpuplan.estimate.load_room import held
+from gpuplan.estimate.load_room import held, held_of
 from gpuplan.estimate.serving_memory import ServingMemory
 from gpuplan.formulas import inference as form
 from gpuplan.formulas import preemption as back
@@ -66,9 +66,9 @@ def sent_back(model: ServingModel, memory: ServingMemory, load: Load, users: Ter
     if memory.max_sequences is None or by_turns(model):
         return None
     output = model.subject.plan("output", model.plan.output)
-    begin = model.cache_held("back.begin_held", model.begun(), capped=model.profile.windowed_kv)
+    begin = held_of(model, "back.begin_held", model.begun(), memory.pool)
     whole = total("back.tokens", {"prompt": model.begun(), "output": output})
-    end = model.cache_held("back.end_held", whole, capped=model.profile.windowed_kv)
+    end = held_of(model, "back.end_held", whole, memory.pool)
 
     def of(name: str, each: Term) -> Term:
         return larger.term(f"back.{name}", a=form.whole_sequences.term(f"back.{name}_room", pool=memory.pool, each=each), b=ONE)
@@ -83,7 +83,7 @@ def sent_back(model: ServingModel, memory: ServingMemory, load: Load, users: Ter
     endless = Term("back.endless", ENDLESS_REQUESTS, "1", Source("definition", "a load that never ends has many waves"))
     again = back.read_again.term(
         "back.again", requests=endless if requests is None else requests, begun=begun, ends=ends,
-        middle=of("middle", held(model)), first=first,
+        middle=of("middle", held(model, memory.pool)), first=first,
     )  # fmt: skip
     spread = model.subject.plan("output_spread", load.output_spread) if load.output_spread else Term("back.even", 0.0, "1", EVEN)
     return SentBack(

@@ -26,7 +26,9 @@ from gpuplan.formulas.basic import (
 )
 from gpuplan.formulas.queueing import uncached_tokens, uneven_context
 from gpuplan.formulas.training import unmodelled_seconds
+from gpuplan.models.architecture import Architecture
 from gpuplan.models.block_types import BLOCK_TYPES
+from gpuplan.models.mixers import Attention
 from gpuplan.num import any_true
 from gpuplan.plan.parallelism import Parallelism
 from gpuplan.plan.precision import KV_BYTES, byte, stored_in
@@ -67,6 +69,15 @@ def _set_or_habit(subject: Subject, plan: ServePlan, name: _Quantity, habit: Sou
     return subject.habit(name, habit) if given is None else subject.plan(name, given)
 
 
+def unlike_windows(arch: Architecture) -> bool:
+    """Whether layers with a window have keys and values of another shape than those without."""
+    shapes: dict[bool, set[tuple[int, int, int | None]]] = {False: set(), True: set()}
+    for one in arch.mixers:
+        if isinstance(one, Attention):
+            shapes[bool(one.window or one.chunk)].add((one.kv_heads, one.head_dim, one.v_head_dim))
+    return bool(shapes[True]) and bool(shapes[False]) and shapes[True] != shapes[False]
+
+
 class ServingPhase(Record, kw_only=True):
     """A prefill or a decode step: its time and the parts that sum to it, and the bytes of weights that it reads."""
 
@@ -103,6 +114,8 @@ class ServingModel(Record, kw_only=True):
         if mixed is not None and profile.schedule is not None:
             steps: Steps = "mixed" if mixed else "prefill-first"
             profile = profile.replaced(schedule=profile.schedule.replaced(steps=steps))
+        if profile.unlike_windows_kept and unlike_windows(subject.arch):
+            profile = profile.replaced(windowed_kv="full")
         if plan.settings.graphs is False:
             profile = profile.replaced(graphs=None, layer_graphs=None, captures=None)
         if plan.settings.uses_host and profile.host is not None and profile.host.utilization is not None:

@@ -8,6 +8,7 @@ from gpuplan.estimate.cache_pages import Pages, pages_of
 from gpuplan.estimate.host_weights import OnHost, on_host, said
 from gpuplan.estimate.memory_room import adapter_places, beside_caches, reserved, room, rotary_tables, set_pool
 from gpuplan.estimate.pins import as_set
+from gpuplan.estimate.shared_prefix import shared_prefix
 from gpuplan.formulas import engine_memory as engine
 from gpuplan.formulas import host_weights as form_host
 from gpuplan.formulas import inference as form
@@ -80,12 +81,15 @@ def serving_memory(model: ServingModel) -> ServingMemory:
     parts = {**held, **beside_caches(model)}
     fixed = total("memory.fixed", parts)
     budget, pool = room(model, parts, fixed)
+    each, shared = sequence, shared_prefix(model)
+    if shared is not None and hosted is None and subject.arch.remembers and not all_true(sequence.value == 0):
+        each = shared.each(model, "cache", sequence, serve.context, pool)
     told = {} if paged is None else _told(model, paged, pool)
-    most = _most(model, pool, sequence) if subject.arch.remembers and not all_true(sequence.value == 0) else None
+    most = _most(model, pool, each) if subject.arch.remembers and not all_true(sequence.value == 0) else None
     running = serve.batch
     if most is not None and model.plan.queues:
         running = form.sequences_at_once.term("running_sequences", asked=serve.batch, room=most)
-    parts = {"weights": weights, "kv_cache": _cache(model, running, sequence, element, paged), **parts}
+    parts = {"weights": weights, "kv_cache": _cache(model, running, each, element, paged), **parts}
     there = {} if hosted is None else _there(model, hosted, running, whole)
     made = ServingMemory(
         needed=total("memory.needed", parts), parts=parts, budget=budget, pool=pool, loaded=loaded, sequence=sequence,

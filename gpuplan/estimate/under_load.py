@@ -451,5 +451,6 @@ def told_of_load(
         "mbu": form.mbu.term("mbu", bytes_read=read, step=decode.seconds, peak_bandwidth=model.subject.hw.hbm_bandwidth),
     }
     if memory.max_sequences is not None:
-        figures["kv_used_share"] = queue.cache_used.term("load.kv_used", running=running, size=held(model), pool=memory.pool)
+        size = held(model, memory.pool)
+        figures["kv_used_share"] = queue.cache_used.term("load.kv_used", running=running, size=size, pool=memory.pool)
     return figures

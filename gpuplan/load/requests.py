@@ -87,6 +87,8 @@ class Requests(Record, eq=False, kw_only=True):
     output: Numbers
     cached: Numbers
     """Tokens of the prompt that are in a cache of prefixes already."""
+    prefixes: int = 0
+    """Different beginnings that these are of, which requests with the same share; 0: each request has its own."""
     arrival: Floats | None = None
     users: int = 0
 

@@ -44,6 +44,8 @@ class Asked(Record, eq=False, kw_only=True):
     """Decode steps from the first token to the last, where drafts are verified and a step makes several; None: one each."""
     growth: float = 1.0
     """Tokens of a step in the mean."""
+    shared: array[int] | None = None
+    """Pages of prompts that lie in the caches once for all requests that have them, and that none takes; None: there are none."""
     given: bool = False
     """Prompts were read elsewhere: their caches come with the request, and the first token is made."""
 
@@ -234,12 +236,18 @@ class Scheduler:
         if drawn is not None:
             self._entry[request] = start
         self.cache.enters(length, self.steps)
-        self.used += self.cache.held(length, self.prompt[request] + whole) - self._room(request, length)
+        self.used += self._held(request, length) - self._room(request, length)
         return False
 
     def _room(self, request: int, length: int) -> int:
         """Pages of a request that has not decoded yet."""
-        return self.rules.room(self.prompt[request] + self.output[request] if self.rules.reserves_output else length)
+        whole = self.rules.room(self.prompt[request] + self.output[request] if self.rules.reserves_output else length)
+        return whole - (self.asked.shared[request] if self.asked.shared is not None else 0)
+
+    def _held(self, request: int, length: int) -> float:
+        """Pages of a request of so many tokens that decodes."""
+        whole = self.cache.held(length, self.prompt[request] + self.output[request])
+        return whole - (self.asked.shared[request] if self.asked.shared is not None else 0)
 
     def _read(self, rows: int, now: float, *, admits: bool) -> tuple[int, float, list[tuple[int, int]], int, int]:
         """Prompts of the next step: their tokens, the keys that these see together, those that end with it, how many, how many new.
@@ -294,7 +302,7 @@ class Scheduler:
         """A decoding sequence of so many tokens is no longer one."""
         self._base -= length - self.steps if self.asked.steps is None else self._entry.pop(request)
         self.cache.leaves(length, self.steps)
-        self._release(request, self.cache.held(length, self.prompt[request] + self.output[request]))
+        self._release(request, self._held(request, length))
 
     def _release(self, request: int, pages: float) -> None:
         self.used -= pages

@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 
 from gpuplan.files.progress import tell
 from gpuplan.load.drafts import steps_of
+from gpuplan.load.prefixes import with_shared
 from gpuplan.load.replica import NEVER, Replica
-from gpuplan.load.requests import Rates, Requests, rates_of
+from gpuplan.load.requests import Numbers, Rates, Requests, rates_of
 from gpuplan.load.rules import Rules
 from gpuplan.load.scheduler import Asked, Fates, Scheduler
 from gpuplan.load.service import Service
@@ -107,7 +108,11 @@ def simulate(
     Times are told of the requests from `steady_from` on: those before fill the replicas. `seed` draws which drafts are accepted.
     Each replica goes from one change of its batch to the next: between them, decode steps are summed in closed form.
     """
-    fleet = _Fleet(requests, service, reading, router, seed)
+    shared = None
+    if reading is None:
+        rules, shared = with_shared(requests, service.rules)
+        service = service.replaced(rules=rules)
+    fleet = _Fleet(requests, service, reading, router, seed, shared)
     fleet.run()
     return fleet.answer(steady_from)
 
@@ -185,7 +190,7 @@ class _Fleet:
     """Replicas behind routers, and requests on their way to them."""
 
     def __init__(
-        self, requests: Requests, service: Service, reading: Reading | None, router: Router, seed: int
+        self, requests: Requests, service: Service, reading: Reading | None, router: Router, seed: int, shared: Numbers | None
     ) -> None:  # fmt: skip
         self.requests, self.reading = requests, reading
         count = len(requests)
@@ -199,8 +204,10 @@ class _Fleet:
             prompt=prompt, output=output, cached=cached, given=reading is not None,
             steps=None if drafts is None else steps_of(requests.output, drafts, seed),
             growth=1.0 if drafts is None else drafts.expected,
+            shared=None if shared is None else array("q", shared.tolist()),
         )  # fmt: skip
-        self.served = _has_room(service.rules, requests.prompt + requests.output)
+        spared = 0 if shared is None else shared * service.rules.page_tokens
+        self.served = _has_room(service.rules, requests.prompt + requests.output - spared)
         self.pools = [_Pool(service, whole, router, 0)]
         if reading is not None:
             alone = Asked(prompt=prompt, output=array("q", [1]) * count, cached=cached)

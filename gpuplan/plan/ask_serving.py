@@ -76,6 +76,12 @@ class ServeAsk(GenerationAsk, kw_only=True):
         float | None,
         Option("Part of each prompt that the prefix cache holds already, such as `0.5`", LOADED, "X", "1", least=0, most=0.999),
     ] = None
+    cached_prefixes: Annotated[
+        int | None,
+        Option(
+            "Different beginnings that the cached parts of all prompts are, each of which caches hold once; left out, one", LOADED
+        ),
+    ] = None  # fmt: skip
     prompt_spread: Annotated[
         float | None,
         Option("Standard deviation of the prompts' lengths over their mean, such as `0.5`", LOADED, "X", "1", least=0, most=100),

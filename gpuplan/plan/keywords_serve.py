@@ -51,6 +51,8 @@ class ServeOptions(TypedDict, total=False):
     """Requests of the whole run, of which users send their first at once; left out, the load is steady."""
     cached_share: Number
     """Part of each prompt that the prefix cache holds already, such as `0.5`."""
+    cached_prefixes: Whole
+    """Different beginnings that the cached parts of all prompts are, each of which caches hold once; left out, one."""
     prompt_spread: Number
     """Standard deviation of the prompts' lengths over their mean, such as `0.5`."""
     output_spread: Number

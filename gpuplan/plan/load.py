@@ -20,6 +20,8 @@ class Load(Record, kw_only=True):
     """Requests of the whole run, of which the first come at once where they are in flight all the time; None: it never ends."""
     cached_share: float = 0.0
     """The part of each prompt that the prefix cache holds."""
+    cached_prefixes: float | None = None
+    """How many different beginnings that part is of all prompts; None: nobody says."""
     prompt_spread: float = 0.0
     """Standard deviation of the prompts' lengths over their mean."""
     output_spread: float = 0.0

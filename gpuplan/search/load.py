@@ -15,8 +15,8 @@ from gpuplan.plan.words import Arrival
 from gpuplan.units import human
 
 NAMES = (
-    "concurrency", "rate", "arrival", "requests", "cached_share", "prompt_spread", "output_spread", "simulate", "trace",
-    "burstiness", "router", "seed",
+    "concurrency", "rate", "arrival", "requests", "cached_share", "cached_prefixes", "prompt_spread", "output_spread", "simulate",
+    "trace", "burstiness", "router", "seed",
 )  # fmt: skip
 """The options of a load."""
 SIMULATED = ("burstiness", "router", "seed")
@@ -43,6 +43,7 @@ def load_of(ask: ServeAsk) -> Load | None:
     return Load(
         arrival=arrival, concurrency=None if concurrency is None else float(concurrency), rate=ask.rate,
         requests=None if ask.requests is None else float(ask.requests), cached_share=ask.cached_share or 0.0,
+        cached_prefixes=None if ask.cached_prefixes is None else float(ask.cached_prefixes),
         prompt_spread=ask.prompt_spread or 0.0, output_spread=ask.output_spread or 0.0,
         evenness_said=ask.output_spread is not None,
     )  # fmt: skip
@@ -60,6 +61,8 @@ def _problems(ask: ServeAsk, given: dict[str, object]) -> list[Problem]:
         wrong("simulated", f"{', '.join(alone)}: nothing is simulated", "add --simulate")
     if ask.burstiness is not None and ask.rate is None:
         wrong("burstiness", "--burstiness: requests come as others end, not at a rate", "use it with --rate")
+    if ask.cached_prefixes is not None and ask.cached_share is None and ask.trace is None:
+        wrong("prefixes", "--cached-prefixes: nothing of the prompts is in a cache", "add --cached-share")
     if ask.batch is not None:
         flags = ", ".join(f"--{name.replace('_', '-')}" for name in given)
         wrong("batch", f"--batch and {flags}: the load says how many run at once", "leave --batch out, or the load")

@@ -28,7 +28,7 @@ from gpuplan.search.serving_space import PARTS, Want, serving_space
 from gpuplan.search.space import placed
 
 NAMED = ("model", "on", "engine", "prompt", "output", "batch", "context", "weights", "kv_cache", "tp", "pp", "dp", "ep",
-         "concurrency", "arrival", "requests", "recv_interval", "cached_share", "prompt_spread", "output_spread",
+         "concurrency", "arrival", "requests", "recv_interval", "cached_share", "cached_prefixes", "prompt_spread", "output_spread",
          "max_batched_tokens", "max_sequences", "batch_wait", "mixed_chunk", "draft", "draft_tokens",
          "as_engine")  # fmt: skip
 """What such a question may say; any other is answered alone."""

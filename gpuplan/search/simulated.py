@@ -110,7 +110,8 @@ def requests_of(ask: ServeAsk, trace: Trace | None, model: ServingModel, *, alon
     if load is None:
         raise TypeError("a question without a load was asked for its requests")
     if trace is not None:
-        return Drawn(requests=_of_rows(ask, load, trace.requests, timed=not alone), steady_from=0)
+        made = _of_rows(ask, load, trace.requests, timed=not alone)
+        return Drawn(requests=made.replaced(prefixes=_prefixes(load) if load.cached_share else 0), steady_from=0)
     return _drawn(ask, load, float(model.prompt().value), float(model.plan.output), ask.seed or 0)
 
 
@@ -190,12 +191,15 @@ def of_trace(ask: ServeAsk, requests: Requests) -> ServeAsk:
         for name, lengths in (("prompt_spread", prompt), ("output_spread", output))
     }
     cached = min(float(requests.cached.sum() / prompt.sum()), 0.999) or None
+    # What a trace itself says of caches are the beginnings of each request's own.
+    own = count if cached and ask.cached_share is None and ask.cached_prefixes is None else ask.cached_prefixes
     comes: dict[str, object] = {"rate": (count - 1) / span} if span > 0 else {"arrival": "burst", "requests": count}
     if lengths_alone(ask):
         comes = {} if ask.rate is not None or ask.requests is not None else {"requests": count}
     return ask.replaced(
         prompt=round(float(prompt.mean())), output=max(round(float(output.mean())), 1),
-        context=ask.context or int((prompt + output).max()), cached_share=cached, **spreads, **comes,
+        context=ask.context or int((prompt + output).max()), cached_share=cached,
+        cached_prefixes=own if cached else None, **spreads, **comes,
     )  # fmt: skip
 
 
@@ -237,4 +241,9 @@ def _drawn(ask: ServeAsk, load: Load, prompt_tokens: float, output_tokens: float
         made, steady_from = burst(count, prompt, output, cached_share=shared, seed=seed), 0
     else:
         made = closed(users, count, prompt, output, cached_share=shared, seed=seed)
-    return Drawn(requests=made, steady_from=steady_from)
+    return Drawn(requests=made.replaced(prefixes=_prefixes(load) if shared else 0), steady_from=steady_from)
+
+
+def _prefixes(load: Load) -> int:
+    """Different beginnings of prompts: as many as the load says, or the one that all have."""
+    return 1 if load.cached_prefixes is None else max(round(load.cached_prefixes), 1)

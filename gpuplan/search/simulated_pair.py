@@ -52,7 +52,7 @@ def transfer_of(prompts: Side, links: tuple[Hardware, ...]) -> tuple[float, floa
 
 def _steady(ask: ServeAsk) -> ServeAsk:
     """The question whose steady state is the nearest to its load: of a burst, as many users as come at once."""
-    simulated = dict.fromkeys(("simulate", "trace", "burstiness", "router", "seed", "cached_share"))
+    simulated = dict.fromkeys(("simulate", "trace", "burstiness", "router", "seed", "cached_share", "cached_prefixes"))
     if ask.arrival == "burst":
         return ask.replaced(**simulated, arrival=None, concurrency=ask.requests)
     return ask.replaced(**simulated)

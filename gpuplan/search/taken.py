@@ -48,7 +48,8 @@ KINDS: Mapping[str, Kind] = {
         hint="leave it out", hints={"dp": "use --prefill-workers and --decode-workers"},
     ),
     "steady pair": Kind(
-        code="disaggregated.option", where="with workers of two kinds that are not simulated", options=(*SIMULATES, "cached_share"),
+        code="disaggregated.option", where="with workers of two kinds that are not simulated",
+        options=(*SIMULATES, "cached_share", "cached_prefixes"),
         hint="leave it out, or add --simulate",
     ),
     "pictures": Kind(

@@ -113,6 +113,8 @@ class ServingProfile(Schema):
     windowed_kv: WindowedKv
     """Whether layers with a sliding window keep only the window, or a page for every token; `capped`: those that see a chunk of the
     tokens keep that alone, too, `windows`: they keep every token."""
+    unlike_windows_kept: bool = False
+    """Whether layers with a window keep every token where their keys are of another shape than those of layers without one."""
     max_batched_tokens: CountField
     """Tokens of one prefill pass (the chunk)."""
     pipelined_passes: CountField
