@@ -160,7 +160,8 @@ def test_what_does_not_keep_up_says_what_would_and_how_much_that_keeps(call: Cal
     said = call("serve", "llama-3.1-8b", "--on", "h100", "--rate", "300")
     assert said.code == 3
     found = re.findall(r"^(?:Keeps up|        ) (--\S+ .*?\S) {2,}up to ([\d,.]+) requests/s$", said.out, re.M)
-    assert found and all(float(rate.replace(",", "")) > 300 for _, rate in found)
+    assert found
+    assert all(float(rate.replace(",", "")) > 300 for _, rate in found)
     assert len({flags.split("--on ")[-1] for flags, _ in found}) == len(found), "what is enough alone is not told with more"
     assert "Smallest changes that keep up\n  --" in call("serve", "llama-3.1-8b", "--on", "h100", "--rate", "300", "--full").out
 
