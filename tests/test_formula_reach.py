@@ -74,6 +74,7 @@ QUESTIONS = {
     "serve llama-3.1-8b --on h100 --cache-tokens 64k": "a cache of so many tokens",
     "serve llama-2-7b --on m1-max --weights q4_k_m --batch 1": "stored weights that take arithmetic to widen",
     "train mixtral-8x7b --on tpu-v6e-256 --engine maxtext --ep 8 --zero-stage 3": "products over groups of rows",
+    "train qwen2.5-0.5b --on 6xh100 --rl grpo --rollout-gpus 2 --staleness 4": "batches of responses beside each other",
     "train llama-3.2-1b --on rtx-4090 --engine trl --lora 16": "a loss that is made of some tokens at a time",
     "train mixtral-8x7b --on 8xdgx-h100 --engine kempnerforge": "experts padded to the fullest",
     "train llama-3.1-8b --on 8xh100 --engine kempnerforge --zero-stage 3 --pp 1 --micro-batch 1 --global-batch 64":

@@ -17,6 +17,7 @@ import numpy as np
 
 from gpuplan.accuracy.compare import Point
 from gpuplan.accuracy.judge import judge_typed
+from gpuplan.accuracy.reinforced import METHODS
 from gpuplan.accuracy.rows import packaged, read_rows
 from gpuplan.cli.accuracy_run import answers
 from gpuplan.specs.accelerator import Accelerator
@@ -60,13 +61,17 @@ def without_each(by_source: Mapping[str, Sequence[float]]) -> dict[str, tuple[fl
 
 
 def ratios_of(points: Sequence[Point]) -> dict[str, list[float]]:
-    """Measured over counted time of the runs of each source, where kernels of the accelerator were measured."""
+    """Measured over counted time of the runs of each source, where kernels of the accelerator were measured.
+
+    Steps of reinforcement learning, most of which is generation, tell of no step of training.
+    """
     catalog = Catalog.open()
     measured = set(catalog.paths("measured"))
     found: dict[str, list[float]] = {}
     for point in points:
         chip = catalog.load(Accelerator, str(point.row.hardware.get("accelerator")))
-        if point.metric == "throughput" and (chip.id in measured or chip.family in _families(catalog, measured)):
+        known = chip.id in measured or chip.family in _families(catalog, measured)
+        if point.metric == "throughput" and point.row.kind not in METHODS and known:
             found.setdefault(point.row.set, []).append(point.expected / point.measured)
     return found
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal, TypeAlias
 
+from gpuplan.accuracy.reinforced import tokens_of_step
 from gpuplan.accuracy.rows import Row, Skip, of_many_lengths
 from gpuplan.estimate.kept_free import KEPT_FREE
 from gpuplan.estimate.result import Estimate
@@ -83,6 +84,8 @@ def _speed(row: Row) -> tuple[str, float] | None:
     if _is(made, "tokens_per_s_total"):
         return each, made["tokens_per_s_total"] / chips
     lengths = "the row does not say how long its sequences are"
+    if _is(made, "step_time_s") and (step := tokens_of_step(row)) is not None:
+        return each, step / made["step_time_s"] / chips
     if _is(made, "step_time_s") and run.get("global_batch"):
         if not run.get("seq_len"):
             raise Skip(lengths)

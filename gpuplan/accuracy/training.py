@@ -9,6 +9,7 @@ from typing import Any, cast, get_args
 from gpuplan.accuracy.adapters import adapters_of
 from gpuplan.accuracy.layout import modules_of, stages_of
 from gpuplan.accuracy.model import card_of
+from gpuplan.accuracy.reinforced import METHODS, reinforced
 from gpuplan.accuracy.rows import Row, Skip
 from gpuplan.models.card import ModelCard
 from gpuplan.optimizers import OPTIMIZERS, OPTIMIZERS_ALSO_CALLED, Optimizer
@@ -28,7 +29,7 @@ from gpuplan.plan.words import (
 from gpuplan.specs.engine_defaults import TrainingDefaults
 
 DEGREES = ("tp", "pp", "cp", "ep", "vpp")
-KINDS = ("pretrain", "finetune-full", "finetune-lora", "finetune-qlora", "finetune-adapter")
+KINDS = ("pretrain", "finetune-full", "finetune-lora", "finetune-qlora", "finetune-adapter", *METHODS)
 PRECISIONS: Mapping[str, Precision] = {
     "bf16": "bf16", "fp16": "fp16", "fp32": "fp32", "tf32": "tf32", "fp8": "fp8", "mxfp8": "fp8", "fp8-cs": "fp8", "nvfp4": "nvfp4",
     "int8": "int8", "int8-or-fp8": "int8",
@@ -95,6 +96,7 @@ def training_ask(
         seq_len=int(run["seq_len"]) if run.get("seq_len") else None,
         documents=int(run["documents"]) if run.get("documents") else None,
         **batch, **degrees, **_schedule(run), **_grouped(row, _sharding(row)), **_recompute(row, card), **adapters_of(row),
+        **reinforced(row),
         precision=_precision(row), optimizer=_optimizer(row), compiled=None if stands_in else run.get("compile"),
         liger=True if "liger" in str(run.get("kernels") or "").lower() else None,
         sequence_parallel=run.get("sequence_parallel") if isinstance(run.get("sequence_parallel"), bool) else None,

@@ -10,6 +10,7 @@ from typing import Any
 
 from gpuplan.cli.answer import put
 from gpuplan.errors import Exit, Problem, UnknownError, UsageError, did_you_mean
+from gpuplan.estimate.result import Estimate
 from gpuplan.plan.read import count
 
 METRICS = ("throughput", "memory", "prefill", "ttft", "tpot", "weights", "kv_pool", "fits")
@@ -93,6 +94,7 @@ def answers(library: Any = None) -> Any:
     from gpuplan.plan.ask import TrainAsk
     from gpuplan.search.diffusion import answer_diffusion
     from gpuplan.search.library import Library
+    from gpuplan.search.rl import answer_rl
     from gpuplan.search.serving import answer_serving
     from gpuplan.search.serving_many import answers_at_once
     from gpuplan.search.training import answer_training
@@ -110,8 +112,11 @@ def answers(library: Any = None) -> Any:
                 known[name] = None
         return known[name]
 
+    def train(ask: TrainAsk) -> Estimate:
+        return answer_training(ask, library, with_price=False) if ask.rl is None else answer_rl(ask, library)
+
     return Answers(
-        train=lambda ask: answer_training(ask, library, with_price=False), serve=lambda ask: answer_serving(ask, library),
+        train=train, serve=lambda ask: answer_serving(ask, library),
         pictures=lambda ask: answer_diffusion(ask, library, advise=False),
         card=library.card, keep=library.keep, engine=engine, at_once=lambda asks: answers_at_once(asks, library),
     )  # fmt: skip

@@ -184,12 +184,16 @@ def _waited(policy: Subject, plan: RlPlan, made: Rollout, generating: Term, trai
     """What trainers wait for generators in a step: all of generation where responses are of the newest policy."""
     if not plan.staleness:
         return replace(generating, name="step.rollout_wait")
-    busy = {name: part for name, part in made.parts.items() if name != "tail"}
     pace = rl.pace_of_generators.term(
-        "step.generators", busy=total("step.generators_busy", busy), whole=generating,
+        "step.generators", busy=_generating(made), whole=generating,
         staleness=policy.plan("staleness", float(plan.staleness)),
     )  # fmt: skip
     return rl.waited_seconds.term("step.rollout_wait", generating=pace, training=training)
+
+
+def _generating(made: Rollout) -> Term:
+    """The time in which all places of the generators are a batch's: without the tail that others fill."""
+    return total("step.generators_busy", {name: part for name, part in made.parts.items() if name != "tail"})
 
 
 def _sent(models: RlModels, plan: RlPlan, made: Rollout) -> Term:
@@ -210,7 +214,7 @@ def _shares(plan: RlPlan, step: Term, made: Rollout, busy: Parts) -> dict[str, T
         return {
             "rollout_share": rl.share_of_seconds.term("rollout_share", part=replace(made.seconds, name="step.rollout"), whole=step)
         }
-    full = total("step.generators_busy", {name: part for name, part in made.parts.items() if name != "tail"})
+    full = _generating(made)
     training = total("step.trainers", busy)
     return {
         "generators_idle_share": rl.idle_share.term("generators_idle_share", busy=full, whole=step),
@@ -350,7 +354,9 @@ def _rates(
         "tokens_per_s_per_accelerator": rate.term(
             "tokens_per_s_per_accelerator", count=share.term("rl.tokens_per_accelerator", amount=tokens, ways=chips), seconds=step
         ),
-        "generated_tokens_per_s": rate.term("generated_tokens_per_s", count=generated, seconds=seconds),
+        "generated_tokens_per_s": rate.term(
+            "generated_tokens_per_s", count=generated, seconds=_generating(made) if made.beside_others else seconds
+        ),
         **shares,
         "rollout_s": seconds,
         "scoring_s": parts["scoring"],

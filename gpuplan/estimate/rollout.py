@@ -53,13 +53,16 @@ class Rollout(Record, kw_only=True):
     """Bytes of new weights that a rank takes over in a second, where that was measured."""
     asleep: dict[str, Term]
     """What the engine holds while other models work: its context, communicators and graphs."""
+    beside_others: bool = False
+    """Whether responses of other batches run beside those of one, so that a batch takes a part of the places alone."""
 
 
 def rollout(subject: Subject, plan: RlPlan, batch: Batch, waiting_models: dict[str, Term]) -> Rollout:
     """The generation phase of a step; `waiting_models` are bytes that other models hold on the device meanwhile.
 
     Every replica takes its share of the prompts with all their responses, so that a group computes its prompt once and
-    shares its cache. A place whose response has ended takes the next one; in the end the longest is waited for.
+    shares its cache. A place whose response has ended takes the next one; in the end the longest is waited for. Generators that
+    may be some steps ahead have as many batches on the way, which run beside each other; then the time is that of one of them.
 
     Raises:
         UnknownError: the hardware lacks a parameter that the work needs.
@@ -75,28 +78,57 @@ def rollout(subject: Subject, plan: RlPlan, batch: Batch, waiting_models: dict[s
     used = total("memory.without_cache", {**held, **{f"waiting_{name}": term for name, term in waiting_models.items()}})
     pool = remaining_bytes.term("memory.cache_room", budget=memory.budget, used=used)
     room = inference.whole_sequences.term("sequences_that_fit", pool=pool, each=each) if subject.arch.remembers else waiting
+    ahead = plan.staleness if plan.generators and plan.staleness > 1 else 1
+    begun = waiting
+    if ahead > 1:
+        begun = rl.responses_in_flight.term("in_flight", waiting=waiting, batches=subject.plan("staleness", float(ahead)))
     running = rl.running_sequences.term(
-        "running", waiting=waiting, room=room, limit=subject.habit("max_sequences", model.profile.max_sequences)
+        "running", waiting=begun, room=room, limit=subject.habit("max_sequences", model.profile.max_sequences)
     )
     full = model.replaced(serve=model.serve.replaced(batch=running)).decode("decode")
     alone = model.replaced(serve=model.serve.replaced(batch=ONE)).decode("lone_decode")
-    waves = rl.waves.term("waves", waiting=waiting, running=running)
-    parts = {
-        "prefill": replace(model.prefill("prefill", prompts).seconds, name="prefill"),
-        "decode": rl.full_decode_seconds.term("full_decode", waves=waves, mean=batch.response, step=full.seconds),
-        "tail": rl.tail_seconds.term("tail", longest=batch.longest, mean=batch.response, alone=alone.seconds),
-    }
+    host = None if model.profile.rollout is None else subject.habit("rollout_host", model.profile.rollout.host)
+    parts = {"prefill": replace(model.prefill("prefill", prompts).seconds, name="prefill")}
+    if ahead > 1:
+        parts |= _beside_others(batch, waiting, running, full.seconds, host)
+    else:
+        parts |= _to_the_end(batch, waiting, running, (full.seconds, alone.seconds), host)
     loop = model.profile.rollout
-    if loop is not None:
-        steps = rl.decode_steps.term("decode_steps", waves=waves, mean=batch.response, longest=batch.longest)
-        parts["host"] = repeated_seconds.term("host", count=steps, seconds=subject.habit("rollout_host", loop.host))
     cache = {"kv_cache": repeated_bytes.term("memory.kv_cache", count=running, size=each)}
     return Rollout(
         seconds=total("seconds", parts), parts=parts, running=running, room=room,
         memory={**held, **cache}, budget=memory.budget, weights=held["weights"],
         sync=None if loop is None else subject.habit("rollout_sync", loop.sync),
         asleep={name: held[name] for name in ("context", "communication", "graphs") if name in held},
+        beside_others=ahead > 1,
     )  # fmt: skip
+
+
+def _to_the_end(batch: Batch, waiting: Term, running: Term, steps: tuple[Term, Term], host: Term | None) -> dict[str, Term]:
+    """The parts of decoding a batch after which the longest response is waited for; `steps` are those of all places and of one."""
+    full, alone = steps
+    waves = rl.waves.term("waves", waiting=waiting, running=running)
+    parts = {
+        "decode": rl.full_decode_seconds.term("full_decode", waves=waves, mean=batch.response, step=full),
+        "tail": rl.tail_seconds.term("tail", longest=batch.longest, mean=batch.response, alone=alone),
+    }
+    if host is not None:
+        count = rl.decode_steps.term("decode_steps", waves=waves, mean=batch.response, longest=batch.longest)
+        parts["host"] = repeated_seconds.term("host", count=count, seconds=host)
+    return parts
+
+
+def _beside_others(batch: Batch, waiting: Term, running: Term, full: Term, host: Term | None) -> dict[str, Term]:
+    """The same where responses of other batches run beside those of one: its part of the steps, and the life of its longest."""
+    waves = rl.waves_of_batch.term("waves", waiting=waiting, running=running)
+    step = full if host is None else total("step", {"kernels": full, "host": host})
+    parts = {
+        "decode": rl.full_decode_seconds.term("full_decode", waves=waves, mean=batch.response, step=full),
+        "tail": rl.tail_of_batch_seconds.term("tail", waves=waves, mean=batch.response, longest=batch.longest, step=step),
+    }
+    if host is not None:
+        parts["host"] = rl.full_decode_seconds.term("host", waves=waves, mean=batch.response, step=host)
+    return parts
 
 
 def _cache(model: ServingModel, batch: Batch) -> Term:

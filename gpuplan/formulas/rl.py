@@ -31,6 +31,13 @@ _ASYNC = Source(
     "step = waiting for the previous generation + old log-probabilities + update of the actor",
     "2026-11-23",
 )
+_LEAD = Source(
+    "docs",
+    "NeMo RL: Train with Async GRPO",
+    "https://github.com/NVIDIA-NeMo/RL/blob/7ea279abfbeb698b092856d0dab61e7cf39bc909/docs/guides/async-grpo.md",
+    "Weight Version Tracking; trajectory_collector.py: prompts of as many steps ahead as a trajectory may be old run at once",
+    "2026-11-30",
+)
 _STALE = Source(
     "paper",
     "AReaL: A Large-Scale Asynchronous Reinforcement Learning System for Language Reasoning",
@@ -59,6 +66,16 @@ def replica_share(*, amount: Count, replicas: Count) -> Count:
     return ceil_div(amount, replicas)
 
 
+@formula(_LEAD)
+def responses_in_flight(*, waiting: Count, batches: Count) -> Count:
+    """Responses that a replica may have begun at once: those of as many batches as may be on the way, of each its share.
+
+    >>> responses_in_flight(waiting=64, batches=1), responses_in_flight(waiting=64, batches=8)
+    (64, 512)
+    """
+    return waiting * batches
+
+
 @formula(DEFINITION)
 def running_sequences(*, waiting: Count, room: Count, limit: Count) -> Count:
     """Sequences that a replica generates at once: all that wait, as far as cache and engine allow; never less than one.
@@ -77,6 +94,16 @@ def waves(*, waiting: Count, running: Count) -> Count:
     (2.0, 1.0)
     """
     return maximum(waiting / running, 1.0)
+
+
+@formula(_LEAD)
+def waves_of_batch(*, waiting: Count, running: Count) -> Count:
+    """The part of the places that one batch takes where others run beside it, in waves: its places are taken by the next one.
+
+    >>> waves_of_batch(waiting=64, running=512), waves_of_batch(waiting=256, running=128)
+    (0.125, 2.0)
+    """
+    return waiting / running
 
 
 @formula(DEFINITION)
@@ -101,6 +128,16 @@ def tail_seconds(*, longest: Count, mean: Count, alone: Seconds) -> Seconds:
     30.0
     """
     return maximum(longest - mean, 0.0) * alone
+
+
+@formula(_LEAD)
+def tail_of_batch_seconds(*, waves: Count, mean: Count, longest: Count, step: Seconds) -> Seconds:
+    """What the longest response of a batch takes beyond the batch's part of the decode steps, while others run beside it.
+
+    >>> [tail_of_batch_seconds(waves=waves, mean=1000, longest=4000, step=0.02) for waves in (0.5, 4.0)]
+    [70.0, 0.0]
+    """
+    return maximum(longest - waves * mean, 0.0) * step
 
 
 @formula(DEFINITION)

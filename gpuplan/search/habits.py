@@ -152,7 +152,8 @@ def _recomputed(habits: Habits, known: TrainingDefaults, params: float) -> None:
     if again is None or ask.recompute is not None:
         return
     habits.take("recompute", again.text, again)
-    if known.inputs is not None and again.text == "full" and ask.offload is None:
+    short = known.inputs_from is not None and ask.seq_len is not None and ask.seq_len < known.inputs_from.value
+    if known.inputs is not None and again.text == "full" and ask.offload is None and not short:
         habits.take("offload", (known.inputs.text,), known.inputs)
 
 

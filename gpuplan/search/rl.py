@@ -52,6 +52,8 @@ class Wanted(Record, kw_only=True):
     response: int
     longest: int
     reference: bool
+    narrow: bool
+    """Whether responses are generated with weights in fp8: those that training multiplies in fp8, as NeMo RL recommends."""
     chosen: list[Choice]
 
 
@@ -201,7 +203,7 @@ def wanted_of(ask: TrainAsk) -> Wanted:
         chosen.append(Choice("reference", "true", "the penalty of PPO and GRPO as published; --no-reference leaves it out"))
     return Wanted(
         prompts=prompts, group=group, prompt=prompt, response=response, longest=longest,
-        reference=ask.reference is not False, chosen=chosen,
+        reference=ask.reference is not False, narrow=ask.precision == "fp8", chosen=chosen,
     )  # fmt: skip
 
 
@@ -259,11 +261,12 @@ def _check_others(models: RlModels, plan: RlPlan) -> None:
 
 
 def _serve_plan(wanted: Wanted, subject: Subject, tp: float) -> ServePlan:
-    weights: Literal["bf16", "fp16"] = "bf16" if "bf16" in subject.hw.peaks else "fp16"
+    wide: Literal["bf16", "fp16"] = "bf16" if "bf16" in subject.hw.peaks else "fp16"
+    weights: Literal["bf16", "fp16", "fp8"] = "fp8" if wanted.narrow and "fp8" in subject.hw.peaks else wide
     return ServePlan(
         parallel=Parallelism(tp=tp, dp=subject.hw.count // tp, zero_stage=0, sequence_parallel=False), batch=1.0,
         prompt=float(wanted.prompt), output=float(wanted.response), context=float(wanted.prompt + wanted.longest),
-        weights=weights, kv_cache=weights,
+        weights=weights, kv_cache=wide,
     )  # fmt: skip
 
 
@@ -397,6 +400,9 @@ def _notes(ask: TrainAsk, wanted: Wanted, plan: RlPlan, made: RlFigures, policy:
             "advantages and data handling on the host are not counted",
         ),
     ]
+    if plan.rollout.weights == "fp8":
+        told = "responses are generated with weights in fp8, as NeMo RL recommends where training multiplies in fp8 (docs/fp8.md)"
+        notes.append(Note("rl.fp8", told, "--precision bf16 generates in 16 bits"))
     if made.rollout.sync is None:
         what = (
             "what this engine adds inside a training loop (host work of each decode step, taking over weights) is not known; "

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from gpuplan.estimate.result import Choice
 from gpuplan.models.card import ModelCard
+from gpuplan.models.count import count
 from gpuplan.plan.ask import TrainAsk
 from gpuplan.plan.option import grouped
 from gpuplan.plan.parallelism import divisors
@@ -15,12 +16,15 @@ from gpuplan.specs.engine import Engine
 from gpuplan.specs.quantity import Sourced
 from gpuplan.specs.target import Target
 from gpuplan.specs.usual_training import Asked, Reads, UsualEngine, UsualTraining
+from gpuplan.term import Source
 
 if TYPE_CHECKING:
     from gpuplan.search.library import Found
 
 AS_GOOD_AS = 0.1
 """How far from the usual batch one may be that more replicas divide."""
+HALF_BYTES = 2.0
+"""Of a weight in 16 bits."""
 MICRO_BATCHES = (8, 4, 2)
 """Sequences at once that a batch of a step should leave to choose from, where it is not given."""
 
@@ -38,9 +42,18 @@ def usual_engine(ask: TrainAsk, card: ModelCard, target: Target, usual: UsualTra
     """The engine that most take for what a question asks."""
     chip = target.accelerator
     asked = Asked(
-        adapters=of_adapters(ask), model=reads(card), vendor=chip.vendor, memory=chip.memory.type, count=target.count
+        adapters=of_adapters(ask), model=reads(card), vendor=chip.vendor, memory=chip.memory.type, count=target.count,
+        filled=_filled(ask, card, target),
     )  # fmt: skip
     return usual.engine_for(asked)
+
+
+def _filled(ask: TrainAsk, card: ModelCard, target: Target) -> float:
+    """Weights of a mixture in 16 bits over the memory of one accelerator; 0 of other models, and of weights that are quantised."""
+    if not card.architecture.moes or ask.qlora or ask.base_weights not in (None, "bf16", "fp16"):
+        return 0.0
+    params = count(card.architecture, Source("docs", card.name, "")).params_total
+    return float(params.value) * HALF_BYTES / float(target.accelerator.usable_memory().value)
 
 
 def of_adapters(ask: TrainAsk) -> bool:

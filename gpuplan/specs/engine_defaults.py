@@ -107,6 +107,8 @@ class TrainingDefaults(Schema):
     None: as elsewhere."""
     inputs: Waiting | None = None
     """What of layers that are made again waits in the memory of the host: `activations`, their inputs; None: nothing."""
+    inputs_from: CountField | None = None
+    """Tokens of the shortest sequences of which that holds: what shorter ones keep is not worth the way; None: of all."""
     code: Code | None = None
     """Whether its models are compiled."""
     precision: Types | None = None

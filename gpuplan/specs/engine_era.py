@@ -175,6 +175,8 @@ class Era(Schema):
     """The engine whose measured attention kernels stand for those of that time."""
     recompute: Recomputed | None = None
     """What was made again where nobody said."""
+    inputs_from: CountField | None = None
+    """Tokens of the shortest sequences whose layers' inputs waited in the memory of the host."""
     unsharded: Types | None = None
     """What 16-bit training was where layers were divided and no weights sharded, where nobody said."""
     loss: Loss | None = None
@@ -204,7 +206,7 @@ class Era(Schema):
         """What was taken then where a user said nothing; `today` is what held after."""
         given = {
             name: value
-            for name in ("recompute", "unsharded", "loss", "micro_batch", "dispatcher", "etp", "beside", "replayed")
+            for name in ("recompute", "inputs_from", "unsharded", "loss", "micro_batch", "dispatcher", "etp", "beside", "replayed")
             if (value := getattr(self, name)) is not None
         }
         return (today or TrainingDefaults()).replaced(**given) if given else today

@@ -27,6 +27,8 @@ class Asked(Record, kw_only=True):
     """The type of the accelerators' memory."""
     count: int
     """How many accelerators."""
+    filled: float = 0.0
+    """Weights of a mixture in 16 bits over the memory of one accelerator; 0 of other models, and of weights that are quantised."""
 
 
 class Unnamed(Schema):
@@ -68,6 +70,8 @@ class UsualEngine(Schema):
     """How the type of their memory begins, such as `GDDR`."""
     most: CountField | None = None
     """How many accelerators there are at most."""
+    experts_beyond: CountField | None = None
+    """Weights of a mixture, not quantised, pass the memory of so many accelerators."""
     unnamed: Unnamed | None = None
     """What is taken in place of the engine's own values, since another may be meant; None: as whoever names it has it."""
 
@@ -79,6 +83,7 @@ class UsualEngine(Schema):
             and self.vendor in (None, asked.vendor)
             and (self.memory is None or asked.memory.startswith(self.memory))
             and (self.most is None or asked.count <= self.most.value)
+            and (self.experts_beyond is None or asked.filled > self.experts_beyond.value)
         )
 
 

@@ -52,6 +52,15 @@ def test_unsloth_makes_layers_again_and_their_inputs_wait_in_the_host() -> None:
     assert value(said, "allocated_memory_bytes") > 3 * value(made, "allocated_memory_bytes")
 
 
+@pytest.mark.parametrize(
+    ("engine", "seq_len", "waits"), [("unsloth", 511, False), ("unsloth", 512, True), ("unsloth@2025-12", 256, True)]
+)
+def test_unsloth_leaves_inputs_of_short_sequences_on_the_device(engine: str, seq_len: int, waits: bool) -> None:
+    made = train("llama-3.1-8b", **{**ALONE, "seq_len": seq_len}, engine=engine, lora=16, base_weights="nf4")
+    assert taken(made)["recompute"] == "full"
+    assert ("offload" in taken(made)) is waits
+
+
 @pytest.mark.parametrize("engine", ["peft", "accelerate"])
 def test_weights_that_are_quantised_as_they_are_loaded_come_with_checkpoints(engine: str) -> None:
     packed = train("llama-3.1-8b", **ALONE, engine=engine, lora=16, base_weights="nf4")
