@@ -67,7 +67,7 @@ def transient_bytes(
         element = recipe.unquantised or byte("recipe.output_bytes", 2.0)
         given = logits_bytes.term(f"{at}.output", tokens=work.tokens, vocab=work.vocab, element_bytes=element, copies=ONE)
         logits = total(f"{at}.loss_and_output", {"loss": logits, "output": given})
-    if work.edge.gather is not None and plan.parallel.sequence_parallel and not alone(work.dense_stride):
+    if work.edge.gather is not None and not alone(work.edge.gather.group):
         # The share of a rank, and the logits of all of them.
         every = product.term(f"{at}.gathered_vocab", a=work.vocab, b=work.dense_stride)
         element = subject.habit("logits_held", alive) if alive is not None else subject.habit("logit_bytes", profile.loss.streamed)

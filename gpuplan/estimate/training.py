@@ -336,8 +336,9 @@ def habits_of(
     return KeepingHabits(
         **found, repeats_heads=profile.attention.heads == "repeated", product_stays=profile.attention.parts == "of-product",
         remakes_attention=remakes_attention,
-        inputs_apart=profile.tensor.inputs != "shared", inputs_copied=profile.tensor.inputs == "copied",
-        whole_edges=profile.tensor.edges == "whole", adapters_at_once=profile.adapters.kept == "input",
+        inputs_apart=profile.tensor.inputs in ("apart", "copied"), inputs_copied=profile.tensor.inputs == "copied",
+        sums_apart=profile.tensor.inputs == "summed", whole_edges=profile.tensor.edges == "whole",
+        gathered_logits=profile.tensor.edges == "gathered", adapters_at_once=profile.adapters.kept == "input",
         hands_parts=profile.tensor.handed == "in-parts",
     )  # fmt: skip
 

@@ -27,6 +27,16 @@ def borrowed_throttle(*, throttle: Ratio, peak: FlopPerS, power: Watts, lender_p
     return maximum((1.0 + throttle) * sqrt(peak / power * lender_power / lender_peak) - 1.0, 0.0)
 
 
+@formula(Source("definition", "a module's limit is of what is on it, and its processor is served first"))
+def left_watts(*, module: Watts, processor: Watts) -> Watts:
+    """What the limit of a module leaves its accelerator.
+
+    >>> left_watts(module=680.0, processor=100.0)
+    580.0
+    """
+    return module - processor
+
+
 _SIBLINGS = Source(
     "assumed",
     "power grows with the square of the clock: the same silicon under another power limit sustains a rate as the root of it",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from gpuplan.formulas.power import borrowed_throttle
+from gpuplan.formulas.power import borrowed_throttle, left_watts
 from gpuplan.machine.overlay import Link
 from gpuplan.record import replace
 from gpuplan.specs.accelerator import Accelerator
@@ -18,15 +18,27 @@ from gpuplan.term import Term
 USUAL = ("bf16", "fp16")
 
 
+def own_watts(chip: Accelerator, system: str | None) -> Term | None:
+    """What a chip itself may draw in a system (None: as its maker has it); None: no limit is on record."""
+    limit = chip.limit_in(system)
+    if limit is None:
+        return None
+    whole = chip.term("hw.power", limit)
+    if chip.processor_power is None:
+        return whole
+    return left_watts.term("hw.own_power", module=whole, processor=chip.term("hw.processor_power", chip.processor_power))
+
+
 def with_borrowed_clock(
-    chip: Accelerator, parameters: Mapping[str, Term], chain: Sequence[Link], catalog: Catalog
+    chip: Accelerator, parameters: Mapping[str, Term], chain: Sequence[Link], catalog: Catalog, system: str | None = None
 ) -> dict[str, Term]:  # fmt: skip
-    """The parameters, with each borrowed `throttle` as it would be at this chip's rate and power limit."""
-    link = next((link for link in chain if link.file.matmul), None)
-    if link is None or not link.borrowed or link.file.describes != "accelerator" or chip.power is None:
+    """The parameters, with each borrowed `throttle` as it would be at this chip's rate and power limit in a system."""
+    link, power = next((link for link in chain if link.file.matmul), None), own_watts(chip, system)
+    if link is None or not link.borrowed or link.file.describes != "accelerator" or power is None:
         return dict(parameters)
     lender = catalog.load(Accelerator, link.file.id)
-    if lender.power is None:
+    lender_power = own_watts(lender, None)
+    if lender_power is None:
         return dict(parameters)
     own, its = set(chip.dtypes()), set(lender.dtypes())
     found = dict(parameters)
@@ -39,8 +51,8 @@ def with_borrowed_clock(
         of = chip.multiplied_as(dtype)
         found[name] = borrowed_throttle.term(
             f"hw.{name}", throttle=replace(term, name=f"hw.lender.{name}"),
-            peak=chip.term(f"hw.{of}_flop_per_s", chip.peak(of)), power=chip.term("hw.power", chip.power),
+            peak=chip.term(f"hw.{of}_flop_per_s", chip.peak(of)), power=power,
             lender_peak=lender.term(f"hw.lender.{dtype}_flop_per_s", lender.peak(dtype)),
-            lender_power=lender.term("hw.lender.power", lender.power),
+            lender_power=replace(lender_power, name="hw.lender.power"),
         )  # fmt: skip
     return found

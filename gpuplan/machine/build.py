@@ -68,11 +68,13 @@ def hardware_of(
 
     def made() -> Kernels:
         return _kernels(
-            chip, measured, catalog, engine=engine, then=kernels_then, matmuls_of=lent, fused_experts=fused_experts, local=local
-        )
+            chip, measured, catalog, engine=engine, then=kernels_then, matmuls_of=lent, fused_experts=fused_experts, local=local,
+            system=system,
+        )  # fmt: skip
 
     lent = {} if matmuls_of is None else matmuls_of
-    key = ("kernels", chip.id, engine, kernels_then, tuple(sorted(lent.items())), fused_experts, local)
+    system = None if target.system is None or target.system.id not in chip.power_in else target.system.id
+    key = ("kernels", chip.id, system, engine, kernels_then, tuple(sorted(lent.items())), fused_experts, local)
     own = made() if measured is not None else catalog.once(key, made)
     parameters = with_inputs(_quantised_before(own.parameters, fused_quantisation), eight_bit_inputs)
     fabrics: list[Link] = []
@@ -152,7 +154,7 @@ class Kernels(Record, kw_only=True):
 
 def _kernels(
     chip: Accelerator, measured: Measured | None, catalog: Catalog, *, engine: str | None, then: str | None,
-    matmuls_of: Mapping[str, str], fused_experts: bool, local: bool,
+    matmuls_of: Mapping[str, str], fused_experts: bool, local: bool, system: str | None,
 ) -> Kernels:  # fmt: skip
     chain = overlay.chain_of(catalog, chip.id, chip.family, measured, silicon=chip.silicon, local=local)
     chain = overlay.of_its_time(chain, engine, then)
@@ -162,7 +164,7 @@ def _kernels(
     parameters |= overlay.batched_terms(chain, dtypes, engine)
     parameters |= overlay.attention_terms(chain, dtypes, engine)
     parameters |= overlay.single_terms(chain, engine)
-    parameters = with_borrowed_attention(chip, with_borrowed_clock(chip, parameters, chain, catalog), chain, catalog)
+    parameters = with_borrowed_attention(chip, with_borrowed_clock(chip, parameters, chain, catalog, system), chain, catalog)
     parameters |= overlay.kernel_residuals(chain, engine)
     return Kernels(
         chain=chain,
@@ -174,7 +176,7 @@ def _kernels(
         visible_memory=None
         if (seen := chip.memory.capacity_visible) is None
         else chip.term("hw.visible_memory", seen, seen.accept),
-        power=None if chip.power is None else chip.term("hw.power", chip.power),
+        power=None if (limit := chip.limit_in(system)) is None else chip.term("hw.power", limit),
         l2=None if chip.l2 is None else chip.term("hw.l2", chip.l2),
         notes=(*_calibrated(chip, chain, catalog, engine, local=local), *_borrowed(chip, chain)),
         dtype_notes=dtype_notes,

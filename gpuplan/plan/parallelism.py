@@ -113,6 +113,8 @@ class Shape(Record, kw_only=True):
     kv_heads: tuple[int, ...] = ()
     expert_widths: tuple[int, ...] = ()
     shared: bool = False
+    highest_stage: int = 3
+    """The highest ZeRO stage that the engine has."""
     piped_stage: int = 3
     """The highest ZeRO stage that the engine combines with pipeline stages."""
     engine: str = ""
@@ -243,7 +245,16 @@ def _too_deep(p: Parallelism, shape: Shape) -> Problem:
 
 def sharding_rules(p: Parallelism, shape: Shape) -> Iterator[Rule]:
     """What ZeRO wants of pipelines, and groups of ranks that share states between them (HSDP) of the ranks."""
-    if p.zero_stage > shape.piped_stage:
+    if p.zero_stage > shape.highest_stage:
+        yield Rule(
+            False,
+            lambda: Problem(
+                "plan.zero-stage",
+                f"{shape.engine} has ZeRO {shape.highest_stage} at most, not {p.zero_stage}",
+                f"use --zero-stage {shape.highest_stage}, or another engine",
+            ),
+        )
+    elif p.zero_stage > shape.piped_stage:
         yield Rule(
             p.pp == 1,
             lambda: Problem(

@@ -31,6 +31,12 @@ def experts_of(arch: Architecture) -> int:
     return max((moe.experts for moe in arch.moes), default=0)
 
 
+def highest_stage(engine: Engine | None) -> int:
+    """The highest ZeRO stage that an engine has."""
+    most = None if engine is None or engine.training is None else engine.training.sharding.highest
+    return 3 if most is None else int(most.value)
+
+
 def _piped_stage(engine: Engine | None) -> int:
     """The highest ZeRO stage that an engine combines with pipeline stages."""
     most = None if engine is None or engine.training is None else engine.training.sharding.with_pipelines
@@ -48,7 +54,7 @@ def shape_of(arch: Architecture, ranks: int, engine: Engine | None = None) -> Sh
         latent=arch.latent, experts=experts_of(arch), layers=arch.depth, ranks=ranks,
         pads=engine is not None and engine.kv_heads == "padded",
         kv_divider=engine.name if engine is not None and engine.kv_heads == "divides" else "",
-        piped_stage=_piped_stage(engine),
+        highest_stage=highest_stage(engine), piped_stage=_piped_stage(engine),
         one_split=engine is not None and engine.serving is not None and engine.serving.one_split,
         engine="" if engine is None else engine.name,
     )  # fmt: skip

@@ -21,10 +21,10 @@ from gpuplan.search.habits import Habits, is_described, looked_up, piped_as_trai
 from gpuplan.search.idle import idle_notes
 from gpuplan.search.library import Found, Library
 from gpuplan.search.sample_supply import SampleSupply, pace_notes, sample_supply_of, samples_seen
-from gpuplan.search.shape import positive, shape_of
+from gpuplan.search.shape import highest_stage, positive, shape_of
 from gpuplan.search.space import Space, placed
 from gpuplan.search.trail import Trail
-from gpuplan.search.training_choices import STAGES, open_choices, split_rules
+from gpuplan.search.training_choices import open_choices, split_rules
 from gpuplan.search.training_defaults import (
     default_precision,
     modules_to_train,
@@ -219,7 +219,7 @@ def _sharded_more(ask: TrainAsk, found: Found) -> tuple[TrainAsk, Best[TrainPlan
         return None
     sharding = training_profile(found.subject.engine).sharding
     habit, piped = sharding.stage, sharding.with_pipelines
-    most = STAGES[-1] if piped is None or (ask.pp or 1) == 1 else int(piped.value)
+    most = highest_stage(found.subject.engine) if piped is None or (ask.pp or 1) == 1 else int(piped.value)
     for stage in range(habit + 1, most + 1):
         asked = ask.replaced(zero_stage=stage)
         try:

@@ -54,7 +54,7 @@ def open_choices(ask: TrainAsk, plan: TrainPlan, subject: Subject, shape: Shape,
     habit = default_zero(ask, profile)
     stages: tuple[int, ...] = ()
     if not described and shape.ranks > 1 and ask.sync_every is None:
-        stages = (3,) if "params" in plan.saving.offload else STAGES
+        stages = (3,) if "params" in plan.saving.offload else tuple(one for one in STAGES if one <= shape.highest_stage)
     kinds = _kinds(ask, plan, subject, profile, shape, described=described)
     sequence = plan.parallel.sequence_parallel
     open_sequence = ask.sequence_parallel is None and not described and splits

@@ -205,6 +205,10 @@ class Accelerator(SpecFile):
     """On-chip memory that software manages."""
     power: WattsField | None = None
     """The power limit that the vendor prints (TDP)."""
+    power_in: dict[Id, WattsField] = field(default_factory=dict)
+    """Other limits, by the system whose parts are set to them."""
+    processor_power: WattsField | None = None
+    """What a busy processor on the same module takes of the limit, where that is of both; None: the limit is the accelerator's."""
     scale_up: ScaleUp | None = None
     """The vendor's own link between accelerators."""
     pcie: Pcie | None = None
@@ -232,6 +236,10 @@ class Accelerator(SpecFile):
     def home_of(self, count: int) -> Id | None:
         """The system that so many accelerators are taken as part of where only they are named; None: none is known."""
         return self.default_system if count == 1 else self.default_system_of_several or self.default_system
+
+    def limit_in(self, system: str | None) -> Sourced | None:
+        """The power limit of a part of a system; None: it is not on record."""
+        return self.power if system is None else self.power_in.get(system, self.power)
 
     def peak(self, dtype: str) -> Sourced:
         """The dense peak rate of a data type in FLOP/s.

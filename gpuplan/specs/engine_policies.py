@@ -44,6 +44,8 @@ class Sharding(Schema):
     """Under ZeRO-3 with pipeline stages, weights are released after each use; or they and unsharded gradients stay from the first
     micro-batch to the last; or the same, but each forward pass releases the weights, so that each backward pass gathers them, and
     what is summed is scattered after the last one (PyTorch's stages of fully_shard modules that reshard after the forward pass)."""
+    highest: CountField | None = None
+    """The highest stage that it has; None: all of them."""
     with_pipelines: CountField | None = None
     """The highest stage that it combines with pipeline stages; None: any."""
     stages_inside: bool = False
@@ -192,9 +194,10 @@ class Tensors(Schema):
 
     sequence: bool
     """Norms and residuals are sharded over the tensor-parallel group by default."""
-    inputs: Literal["shared", "apart", "copied"] = "shared"
+    inputs: Literal["shared", "apart", "copied", "summed"] = "shared"
     """Matrices that read the same input share one gather of it, or each gathers its own and reduces its own gradient (DTensor), and
-    keeps a copy of it as well (PaddlePaddle)."""
+    keeps a copy of it as well (PaddlePaddle). `summed`: norms gather for all of them, but where nothing is gathered each product
+    reduces the gradient of its own input, gate and up projection apart and queries, keys and values together."""
     handed: Literal["as-held", "in-parts"] = "as-held"
     """Each rank sends the next pipeline stage what it holds (whole hidden states without sequence parallelism), or its own part
     of the hidden states, which the ranks there gather."""
@@ -206,9 +209,9 @@ class Tensors(Schema):
     call: SecondsField | None = None
     """Host time to call one collective of the ranks that share a layer; None: it is in `host`, or nothing calls them (a compiled
     step)."""
-    edges: Literal["cut", "whole"] = "cut"
+    edges: Literal["cut", "whole", "gathered"] = "cut"
     """Embedding and head are cut, or ranks hold the embedding whole, the head too unless sequence parallelism is on, and gather the
-    logits."""
+    logits. `gathered`: both are cut, and all ranks gather the logits and make the whole loss."""
 
 
 class Rotary(Schema):

@@ -50,7 +50,7 @@ class Fusion(Schema):
     as the hidden states."""
     streamed_logits: BytesField | None = None
     """Bytes that pass through memory there for each logit."""
-    inputs: Literal["shared", "apart", "copied"] | None = None
+    inputs: Literal["shared", "apart", "copied", "summed"] | None = None
     """How tensor parallel ranks gather inputs."""
     shared_host: SecondsField | None = None
     """Further host time to issue one layer's forward pass where tensor parallel ranks share it."""

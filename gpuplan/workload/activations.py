@@ -63,6 +63,8 @@ class KeepingHabits(Record, kw_only=True):
     """Values are a part of what one product made, which stays beside turned queries and keys."""
     inputs_apart: bool = False
     """Each matrix cut by columns gathers its own input."""
+    sums_apart: bool = False
+    """Without sequence parallelism each product behind a norm reduces the gradient of its own input."""
     inputs_copied: bool = False
     """Each of them also keeps a copy of it where tensor parallel ranks share a layer."""
     padded: Term | None = None
@@ -79,6 +81,8 @@ class KeepingHabits(Record, kw_only=True):
     """Adapters keep the input that they share with their matrices, and no copy of it."""
     whole_edges: bool = False
     """The embedding, and the head without sequence parallelism, are whole on each tensor parallel rank; logits are gathered."""
+    gathered_logits: bool = False
+    """Tensor parallel ranks share embedding and head, and all of them gather the logits."""
 
 
 class KeptTensors(Record, kw_only=True):

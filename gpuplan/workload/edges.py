@@ -31,7 +31,8 @@ class EdgeWays(NamedTuple):
     def of(cls, habits: KeepingHabits, tp: Term, *, sequence_parallel: bool, shares_ends: bool) -> EdgeWays:
         """The ways of an engine."""
         whole = habits.whole_edges
-        return cls(ONE if whole else tp, ONE if whole and not sequence_parallel else tp, gathered=whole, paired=shares_ends)
+        gathered = whole or habits.gathered_logits
+        return cls(ONE if whole else tp, ONE if whole and not sequence_parallel else tp, gathered=gathered, paired=shares_ends)
 
     def params(self, at: str, edges: Mapping[str, Term]) -> Term:
         """Parameters of embedding and head on one rank."""

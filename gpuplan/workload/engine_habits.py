@@ -23,12 +23,13 @@ def with_habits(
     """Both passes with what the engine adds to them.
 
     Where matrices each gather their input, queries, keys and values are three, gate and up projection two; a usual layer gathers
-    once for all of them. Without sequence parallelism inputs are whole already and only gradients are reduced.
+    once for all of them. Without sequence parallelism inputs are whole already and only gradients are reduced. Where a product of
+    several matrices reduces but one gradient, queries, keys and values are one, and a gather serves all that read it.
     """
     slices = expert_slices(forward, key, habits)
-    if not habits.inputs_apart:
+    if not (habits.inputs_apart or (habits.sums_apart and not sequence_parallel)):
         return forward, back + slices
-    more = {Part.MIXER: QKV - 1}
+    more = {Part.MIXER: QKV - 1} if habits.inputs_apart else {}
     more |= {op.part: len(op.matrices) - 1 for op in forward.within((Part.CHANNELS,)).of(Role.UP).ops}
     gradients = inputs_apart(back, key, more, "reduce_scatter" if sequence_parallel else "all_reduce")
     inputs = inputs_apart(forward, key, more, "all_gather") if sequence_parallel else LayerProgram()
