@@ -204,6 +204,9 @@ class ServingProfile(Schema):
     integers, activations in blocks of 8 bits."""
     splits: tuple[Literal["tp", "pp"], ...] = ("tp", "pp")
     """The kinds of division over accelerators that it is usually run with: what a choice looks at unasked."""
+    experts_as_others: bool = False
+    """Whether products over experts run in the kernels of other products, which are told beside which matrix each row takes, and
+    so as fast as those; otherwise in kernels for experts, such as other engines were timed with."""
     one_split: bool = False
     """Whether a model is divided by its layers or by its matrices, and never by both."""
     shares_experts: SharedExperts | None = None
