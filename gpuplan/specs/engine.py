@@ -156,6 +156,12 @@ class ServingProfile(Schema):
     """Reads and writes of the widths inside a layer, in multiples of one read and one write."""
     kernels_per_layer: RatioField
     """Memory-bound kernels launched in a layer besides matmuls and attention."""
+    state_kernels: RatioField | None = None
+    """How many more a layer launches that keeps a state in place of keys and values (gated delta nets, Mamba); None: none."""
+    norm_kernels: RatioField | None = None
+    """How many it launches for each norm of a layer beyond two, of queries and keys too; None: they are counted with the others."""
+    states_apart: bool = False
+    """Whether what the layers with states read is projected by a product for each matrix that checkpoints store, not by one."""
     whole_chunks: bool = False
     """Layers that see a chunk of the tokens see all of them: it has no kernel for chunks."""
     sums_each_half: bool = False
