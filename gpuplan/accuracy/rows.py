@@ -43,7 +43,7 @@ NUMBERS = {
         "seq_len", "global_batch", "micro_batch", "grad_accum", "per_device_batch", "local_batch", "batch_per_dp", "tp", "pp", "dp",
         "cp", "ep", "vpp", "lora_rank", "input_len", "output_len", "concurrency", "max_context", "max_sequences",
         "max_batched_tokens", "steps", "documents", "frames", "memory_utilization", "page_tokens", "adapters", "adapter_rank",
-        "request_rate", "cached_share", "prompt_spread", "output_spread",
+        "request_rate", "cached_share", "prompt_spread", "output_spread", "gpu_layers", "host_experts",
     ),
     "measured": (
         "tokens_per_s_per_accelerator", "tokens_per_s_total", "step_time_s", "samples_per_s", "samples_per_s_total",
