@@ -316,7 +316,8 @@ class ServingModel(Record, kw_only=True):
             tokens=tokens, groups=(Group(sequences=rows, q_len=q_len, kv_len=seen, decodes=True),),
             expert_tokens=expert_tokens(f"{name}.expert_tokens", tokens, serve), expert_skew=serve.expert_skew,
             hidden_passes=serve.hidden_passes, activation_passes=serve.activation_passes, kernels=serve.kernels,
-            own_kernels=serve.own_kernels, source=self.source(), source_beams=self.beams() if self.profile.beams_share_source else None,
+            own_kernels=serve.own_kernels, source=self.source(),
+            source_beams=self.beams() if self.profile.beams_share_source else None,
         )  # fmt: skip
         made = self.phase(name, self._pass(name, shape, tokens), tokens, None, answered=rows, groups=shape.groups)
         return made if drafter is None else drafted(self, name, made, rows, drafter)
