@@ -88,7 +88,7 @@ PLAN: Mapping[str, Mapping[str, Parameter]] = {
     f"ampere-ga100{THEN}": {**COMMON, "keys": KEYS, "rate": RATE, "rate_16": RATE_16},
     f"ada{THEN}": {**COMMON, "keys": KEYS},
     f"hopper{THEN}": {**COMMON, "keys": KEYS, "rate": RATE, "rate_16": RATE_16},
-    "apple-gpu": {
+    f"apple-gpu{THEN}": {
         **COMMON,
         "peak": COMMON["peak"]._replace(start=0.6),
         "scores_kept": Parameter(("hw.attention.decode.bf16.efficiency",), 0.0175, 0.5, 0.001, 0.5, "share of the peak, decode"),

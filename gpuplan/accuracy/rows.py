@@ -44,7 +44,7 @@ NUMBERS = {
         "cp", "ep", "vpp", "lora_rank", "input_len", "output_len", "concurrency", "max_context", "max_sequences",
         "max_batched_tokens", "steps", "documents", "frames", "memory_utilization", "page_tokens", "adapters", "adapter_rank",
         "request_rate", "cached_share", "cached_prefixes", "prompt_spread", "output_spread", "prompts", "group_size", "prompt_len",
-        "response_len", "response_max", "rollout_tp", "rollout_gpus", "staleness",
+        "response_len", "response_max", "rollout_tp", "rollout_gpus", "staleness", "gpu_layers", "host_experts",
     ),
     "measured": (
         "tokens_per_s_per_accelerator", "tokens_per_s_total", "step_time_s", "samples_per_s", "samples_per_s_total",

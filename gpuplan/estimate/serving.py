@@ -41,7 +41,7 @@ from gpuplan.specs.quantity import Sourced
 from gpuplan.term import Parts, Source, Term, total
 from gpuplan.work import Dtype
 from gpuplan.workload.checkpoint_weights import checkpoint_parts
-from gpuplan.workload.context import ONE, Group, Leaves, Pass, Types
+from gpuplan.workload.context import ONE, Group, Leaves, OwnKernels, Pass, Types
 from gpuplan.workload.counts import count
 from gpuplan.workload.program import LayerProgram
 from gpuplan.workload.serving import PassWork, ServeTerms, cache_bytes, expert_tokens, serving_pass
@@ -76,6 +76,15 @@ def unlike_windows(arch: Architecture) -> bool:
         if isinstance(one, Attention):
             shapes[bool(one.window or one.chunk)].add((one.kv_heads, one.head_dim, one.v_head_dim))
     return bool(shapes[True]) and bool(shapes[False]) and shapes[True] != shapes[False]
+
+
+def _own_kernels(subject: Subject, profile: ServingProfile) -> OwnKernels:
+    """What the engine launches for some kinds of layers."""
+    state, norm = profile.state_kernels, profile.norm_kernels
+    return OwnKernels(
+        state=None if state is None else subject.habit("state_kernels", state),
+        norm=None if norm is None else subject.habit("norm_kernels", norm), states_apart=profile.states_apart,
+    )  # fmt: skip
 
 
 class ServingPhase(Record, kw_only=True):
@@ -131,6 +140,7 @@ class ServingModel(Record, kw_only=True):
             hidden_passes=subject.habit("hidden_passes", profile.hidden_passes),
             activation_passes=subject.habit("activation_passes", profile.activation_passes),
             kernels=subject.habit("kernels_per_layer", profile.kernels_per_layer),
+            own_kernels=_own_kernels(subject, profile),
             kv_heads=subject.engine.kv_heads,
             host_embedding=profile.host_embedding and subject.hw.asked("own host", lambda one: one.host_link is not None),
             expert_skew=_skew(subject, p),
@@ -288,6 +298,7 @@ class ServingModel(Record, kw_only=True):
             tokens=tokens, groups=(Group(sequences=sequences, q_len=new, kv_len=prompt),),
             expert_tokens=expert_tokens(f"{name}.expert_tokens", tokens, serve, alone=alone), expert_skew=serve.expert_skew,
             hidden_passes=serve.hidden_passes, activation_passes=serve.activation_passes, kernels=serve.kernels,
+            own_kernels=serve.own_kernels,
         )  # fmt: skip
         encoded = None
         if source is not None:
@@ -318,7 +329,8 @@ class ServingModel(Record, kw_only=True):
             tokens=tokens, groups=(Group(sequences=rows, q_len=q_len, kv_len=seen, decodes=True),),
             expert_tokens=expert_tokens(f"{name}.expert_tokens", tokens, serve), expert_skew=serve.expert_skew,
             hidden_passes=serve.hidden_passes, activation_passes=serve.activation_passes, kernels=serve.kernels,
-            source=self.source(), source_beams=self.beams() if self.profile.beams_share_source else None,
+            own_kernels=serve.own_kernels, source=self.source(),
+            source_beams=self.beams() if self.profile.beams_share_source else None,
         )  # fmt: skip
         made = self.phase(name, self._pass(name, shape, tokens), tokens, None, answered=rows, groups=shape.groups)
         return made if drafter is None else drafted(self, name, made, rows, drafter)
@@ -346,7 +358,7 @@ class ServingModel(Record, kw_only=True):
         shape = Pass(
             tokens=tokens, groups=groups, expert_tokens=tokens_of_experts(self, name, tokens, each, groups, shared_by),
             expert_skew=serve.expert_skew, hidden_passes=serve.hidden_passes, activation_passes=serve.activation_passes,
-            kernels=serve.kernels, source=self.source(),
+            kernels=serve.kernels, own_kernels=serve.own_kernels, source=self.source(),
         )  # fmt: skip
         read = {key: each[key] for key, one in zip(each, groups, strict=True) if not one.decodes}
         residual = subject.habit("decode_residual", profile.decode_residual)

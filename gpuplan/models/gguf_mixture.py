@@ -199,15 +199,15 @@ class Mixture(Record, kw_only=True):
     """Of the matrix that makes logits; where that is the embedding, the same."""
 
 
-def mixture(arch: Architecture, name: str) -> Mixture:
-    """How the file of a type stores the matrices of an architecture.
+def mixture(arch: Architecture, name: str, experts_in: str = "") -> Mixture:
+    """How the file of a type stores the matrices of an architecture; `experts_in`: the type that experts keep in any file.
 
     >>> from gpuplan.models.catalog import find
     >>> made = mixture(find("llama-3.1-8b").architecture, "q4_k_m")
     >>> made.embedding * 8, made.head * 8, round(made.parts["layer", "mlp"] * 8, 3)
     (4.5, 6.5625, 4.844)
     """
-    of = FILE_TYPES[name]
+    of = FILE_TYPES[name].replaced(experts=experts_in) if experts_in else FILE_TYPES[name]
     kinds = [mixer for mixer in arch.mixers if isinstance(mixer, Attention)]
     grouped = kinds[0].heads / kinds[0].kv_heads if kinds else 1.0
     experts = max((moe.experts for moe in arch.moes), default=0)

@@ -46,12 +46,18 @@ WeightFormat: TypeAlias = Literal[
     "exl2-8.0",
 ]  # fmt: skip
 """From `q2_k` on those of llama.cpp's files, then of bitsandbytes, MLX and ExLlamaV2 (by bits)."""
+_EXL_BITS = ("2.5", "3.0", "3.5", "4.0", "4.25", "4.5", "4.65", "5.0", "6.0", "6.5", "8.0")
+"""Bits a weight that files of ExLlama are mostly made with."""
 ALSO_CALLED: Mapping[str, str] = {
     "f16": "fp16", "float16": "fp16", "half": "fp16", "bfloat16": "bf16", "f32": "fp32", "float32": "fp32", "fp8_e4m3": "fp8",
     "fp8_e5m2": "fp8", "awq": "int4", "gptq": "int4", "bnb-nf4": "nf4", "bnb-nf4-dq": "nf4-dq", "bnb-int8": "int8-bnb",
+    **{f"exl2{gap}{bits}{end}": f"exl2-{bits}" for bits in _EXL_BITS for gap in ("-", " ", "_") for end in ("bpw", "")},
+    **{f"exl2{gap}{bits.removesuffix('.0')}bpw": f"exl2-{bits}" for bits in _EXL_BITS for gap in ("-", " ", "_")},
 }  # fmt: skip
 """Other names of types of numbers, in lower case."""
 NEAREST: Mapping[str, str] = {
+    **{f"exl3{gap}{bits}{end}": f"exl2-{bits}" for bits in _EXL_BITS for gap in ("-", " ", "_") for end in ("bpw", "")},
+    **{f"exl3{gap}{bits.removesuffix('.0')}bpw": f"exl2-{bits}" for bits in _EXL_BITS for gap in ("-", " ", "_")},
     "q4_k_l": "q4_k_m", "q5_k_l": "q5_k_m", "q6_k_l": "q6_k",
     **{f"{made}{name}_k_xl": plain for made in ("", "ud-") for name, plain in (
         ("q2", "q2_k"), ("q3", "q3_k_m"), ("q4", "q4_k_m"), ("q5", "q5_k_m"), ("q6", "q6_k"), ("q8", "q8_0"),
@@ -62,7 +68,8 @@ NEAREST: Mapping[str, str] = {
     )},
 }  # fmt: skip
 """Types of files that give some tensors other bits than the type here, which llama.cpp prints of them (`Q4_K - Medium` of
-UD-Q4_K_XL): which bits each tensor has is in the file alone, so an answer says what was taken."""
+UD-Q4_K_XL), or of ExLlamaV3, whose files of as many bits are as large: which bits each tensor has is in the file alone, so an
+answer says what was taken."""
 SoldAs: TypeAlias = Literal[
     "on_demand", "spot", "reserved_1yr", "reserved_3yr", "capacity_block", "credits", "market", "subscription"
 ]  # fmt: skip

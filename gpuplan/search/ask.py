@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from gpuplan.errors import GpuplanError, ImpossibleError, Problem, UnknownError, UsageError, did_you_mean
-from gpuplan.estimate.result import REPORT, Change, Estimate
+from gpuplan.estimate.result import REPORT, Change, Choice, Estimate
 from gpuplan.plan.ask import ASKS, TrainAsk
 from gpuplan.plan.ask_serving import FitAsk, ServeAsk
 from gpuplan.plan.common import Common
@@ -210,7 +210,19 @@ def serve(ask: ServeAsk, *, advise: bool = True, library: Library | None = None)
     from gpuplan.search.serving import answer_serving
 
     refuse_pictures(ask)
-    return _advised(ask, answer_serving, "tokens_per_s", None, advise and not ask.is_simulated, library)
+    read = Library.of(ask) if library is None else library
+    ask, placed = _spilled(ask, read)
+    made = _advised(ask, answer_serving, "tokens_per_s", None, advise and not ask.is_simulated, read)
+    return made if placed is None else made.replaced(chosen=(*made.chosen, placed))
+
+
+def _spilled(ask: ServeAsk, library: Library) -> tuple[ServeAsk, Choice | None]:
+    """The question with a part of the model in the memory of the host, where that is told of and needed; errors as `serve`."""
+    if ask.host_memory is None and ask.host_bandwidth is None:
+        return ask, None
+    from gpuplan.search.spill import spilled
+
+    return spilled(ask, library)
 
 
 def _pictures(ask: ServeAsk | FitAsk, advise: bool, library: Library | None) -> Estimate:

@@ -234,7 +234,7 @@ class Library:
             made = hardware_of(
                 target, catalog=self.catalog, engine=kernels, kernels_then=engine.kernels,
                 matmuls_of={str(kind): other for kind, other in engine.matmuls_like.items()},
-                fused_experts=engine.serving is not None, fused_quantisation=engine.fused_quantisation,
+                fused_experts=serving is not None and not serving.experts_as_others, fused_quantisation=engine.fused_quantisation,
                 eight_bit_inputs=engine.eight_bit_inputs,
             )  # fmt: skip
             if target.accelerator.family in engine.experts_like:

@@ -93,9 +93,9 @@ def _named(ask: Common) -> Iterator[tuple[str, Has]]:
     held = frozenset(name for name in HELD if getattr(ask, name) is not None)
     if held:
         flag = min(held).replace("_", "-")
-        yield f"--{flag} is a setting of it", lambda one: held <= _places(one)
+        yield f"--{flag} is a setting of it", lambda one: held <= places(one)
     elif ask.host_memory is not None or ask.host_bandwidth is not None:
-        yield "it runs a part of the model in the memory of the host", lambda one: _places(one) >= LAYERED
+        yield "it runs a part of the model in the memory of the host", lambda one: places(one) >= LAYERED
 
 
 def _words(engine: Engine, name: str) -> list[str]:
@@ -104,7 +104,7 @@ def _words(engine: Engine, name: str) -> list[str]:
     return [] if text is None else text.text.split()
 
 
-def _places(engine: Engine) -> frozenset[str]:
+def places(engine: Engine) -> frozenset[str]:
     """What an engine can keep in the memory of the host."""
     host = None if engine.serving is None else engine.serving.host
     return frozenset(() if host is None else host.places)

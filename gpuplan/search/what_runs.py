@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import inf
@@ -12,7 +11,6 @@ from gpuplan.errors import GpuplanError, Problem, UsageError, did_you_mean
 from gpuplan.estimate.runnable import READ, SPEED, Runs, WhatRuns
 from gpuplan.estimate.serving import ServingModel
 from gpuplan.files.progress import steps
-from gpuplan.models.architecture import Moe
 from gpuplan.models.card import ModelCard
 from gpuplan.models.catalog import cards
 from gpuplan.models.count import PATCHES
@@ -22,7 +20,7 @@ from gpuplan.plan.words import WeightFormat
 from gpuplan.search.library import Library
 from gpuplan.search.serving import Settled, answer_of, settled
 from gpuplan.search.serving_types import stored_format
-from gpuplan.term import Parts
+from gpuplan.search.spill import host_holds, least_on_host
 
 CONTEXT, PROMPT, OUTPUT = 8192, 512, 128
 """Taken where the user does not say: room for a long chat, and a short question that is timed."""
@@ -196,7 +194,7 @@ def _run(
     if not one.fits:
         return None
     made = answer_of(asked, one)
-    if not _host_holds(made.figures):
+    if not host_holds(made.figures):
         return None
     size = card.count()
     return Runs(
@@ -218,33 +216,15 @@ def _asked(card: ModelCard, weights: WeightFormat, ask: WhatRunsAsk, engine: str
     )  # fmt: skip
 
 
-def _host_holds(figures: Parts) -> bool:
-    """Whether the memory of the host is not known to be too small for what lies there."""
-    there, room = figures.get("host_memory_bytes"), figures.get("host_memory_capacity_bytes")
-    return there is None or room is None or bool(there.value <= room.value)
-
-
 def _with_host(card: ModelCard, weights: WeightFormat, ask: WhatRunsAsk, engine: str, library: Library) -> Runs | None:
     """The same with as little in the memory of the host as fits: experts of some layers, or else whole layers."""
 
     def fits(name: str, count: int) -> bool:
         one = settled(_asked(card, weights, ask, engine, {name: count}), library)
-        return one.fits and _host_holds(ServingModel.of(one.subject, one.plan).memory().on_host)
+        return one.fits and host_holds(ServingModel.of(one.subject, one.plan).memory().on_host)
 
-    depth, mixtures = card.architecture.depth, _mixtures(card)
-    if mixtures and fits("host_experts", mixtures):
-        fewest = bisect_left(range(mixtures), True, key=lambda n: fits("host_experts", n))
-        return _run(card, weights, ask, engine, library, {"host_experts": fewest})
-    if not fits("gpu_layers", 0):
-        return None
-    most = depth + 1 - bisect_left(range(depth + 1), True, key=lambda n: fits("gpu_layers", depth + 1 - n))
-    return _run(card, weights, ask, engine, library, {"gpu_layers": most})
-
-
-def _mixtures(card: ModelCard) -> int:
-    """Layers with experts."""
-    stack = card.architecture.decoder
-    return sum(run.count for run in stack.layers if isinstance(stack.blocks[run.block].mlp, Moe))
+    found = least_on_host(card, fits)
+    return _run(card, weights, ask, engine, library, found) if found else None
 
 
 def _longest(one: Settled, limit: float) -> int:

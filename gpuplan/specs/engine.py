@@ -158,6 +158,12 @@ class ServingProfile(Schema):
     """Reads and writes of the widths inside a layer, in multiples of one read and one write."""
     kernels_per_layer: RatioField
     """Memory-bound kernels launched in a layer besides matmuls and attention."""
+    state_kernels: RatioField | None = None
+    """How many more a layer launches that keeps a state in place of keys and values (gated delta nets, Mamba); None: none."""
+    norm_kernels: RatioField | None = None
+    """How many it launches for each norm of a layer beyond two, of queries and keys too; None: they are counted with the others."""
+    states_apart: bool = False
+    """Whether what the layers with states read is projected by a product for each matrix that checkpoints store, not by one."""
     whole_chunks: bool = False
     """Layers that see a chunk of the tokens see all of them: it has no kernel for chunks."""
     sums_each_half: bool = False
@@ -206,6 +212,9 @@ class ServingProfile(Schema):
     integers, activations in blocks of 8 bits."""
     splits: tuple[Literal["tp", "pp"], ...] = ("tp", "pp")
     """The kinds of division over accelerators that it is usually run with: what a choice looks at unasked."""
+    experts_as_others: bool = False
+    """Whether products over experts run in the kernels of other products, which are told beside which matrix each row takes, and
+    so as fast as those; otherwise in kernels for experts, such as other engines were timed with."""
     one_split: bool = False
     """Whether a model is divided by its layers or by its matrices, and never by both."""
     shares_experts: SharedExperts | None = None

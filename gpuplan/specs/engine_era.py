@@ -64,6 +64,8 @@ class ServingEra(Schema):
     """The limits on small devices and which these were, in place of those that `max_batched_tokens` and `max_sequences` change."""
     large_device: LargeDevice | None = None
     schedule: Schedule | None = None
+    kernels_per_layer: RatioField | None = None
+    norm_kernels: RatioField | None = None
     padded_experts: PaddedExperts | None = None
     vector_decode: VectorDecode | None = None
     undivided_contexts: UndividedContexts | None = None

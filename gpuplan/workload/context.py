@@ -99,6 +99,20 @@ class Group(Record, kw_only=True):
     """New keys and values are copied into a cache for later steps."""
 
 
+class OwnKernels(Record, kw_only=True):
+    """What an engine launches for some kinds of layers beside what it launches for all."""
+
+    state: Term | None = None
+    """Memory-bound kernels of a layer that keeps a state in place of keys and values."""
+    norm: Term | None = None
+    """Kernels for each norm beyond two."""
+    states_apart: bool = False
+    """Projections to states are a product for each matrix that checkpoints store."""
+
+
+NO_KERNELS = OwnKernels()
+
+
 class Pass(Record, kw_only=True):
     """One pass of a layer: the tokens that its products see on a rank, and the groups of sequences that attention sees."""
 
@@ -118,6 +132,8 @@ class Pass(Record, kw_only=True):
     """Tokens of the documents that a sequence is packed of, where attention stays within each."""
     kernels: Term
     """Memory-bound kernels a layer."""
+    own_kernels: OwnKernels = NO_KERNELS
+    """What layers of a kind launch beside that."""
     whole_chunks: bool = False
     """Whether layers that see a chunk of the tokens see all of them: the engine has no kernel for chunks."""
     joins: bool = False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from gpuplan.formulas.layers import layer_stream_bytes
 from gpuplan.models.architecture import Block
+from gpuplan.models.mixers import Attention, GatedDelta, StateSpace
 from gpuplan.term import Source, Term, total
 from gpuplan.workload.context import ONE
 from gpuplan.workload.draft import Draft, LayerSetting
@@ -23,6 +24,8 @@ _STREAM = Term(
     Source("assumed", "each half of a layer reads a residual stream to weigh it, again to mix it, and writes it back"),
 )  # fmt: skip
 """Times that a layer reads or writes each of several residual streams."""
+PRE_NORMS = 2
+"""Norms of a layer that has one before each of its two halves."""
 POST_NORMS = 4
 """Norms of a layer that has one behind each of its two halves as well (Gemma 2 and 3)."""
 
@@ -44,7 +47,7 @@ def layer_program(setting: LayerSetting, prefix: str, key: str, block: Block) ->
         narrow = draft.leaves(f"{key}.bottleneck_{width}", width)
         draft.product(Role.NARROWED, setting.work.tokens, narrow, setting.hidden)
         draft.product(Role.WIDENED, setting.work.tokens, setting.hidden, narrow)
-    _elementwise(draft, inner, rms=block.norm == "rms", modulated=block.conditioning > 0, streams=block.streams)
+    _elementwise(draft, inner, block)
     ops = draft.ops
     if block.norms >= POST_NORMS:
         # The norm behind the feed-forward layer reads what that made.
@@ -67,8 +70,9 @@ def _streams(draft: Draft, block: Block) -> None:
     draft.product(Role.STREAMS, draft.setting.work.tokens, weights, wide, leaf(f"{key}.halves", 2))
 
 
-def _elementwise(draft: Draft, widths: list[Term], *, rms: bool, modulated: bool, streams: int) -> None:
+def _elementwise(draft: Draft, widths: list[Term], block: Block) -> None:
     """The elementwise traffic of the layer: norms and residuals over the hidden width, the rest over inner widths."""
+    rms, modulated, streams = block.norm == "rms", block.conditioning > 0, block.streams
     setting, work, at = draft.setting, draft.setting.work, draft.at
     element = setting.types.streamed or setting.types.activation
     apart = {"all": work.hidden_passes}
@@ -90,4 +94,17 @@ def _elementwise(draft: Draft, widths: list[Term], *, rms: bool, modulated: bool
             width=total(f"{at}.inner_width", {f"{number}": width for number, width in enumerate(widths)}),
             passes=work.activation_passes, element_bytes=element, ways=ONE,
         )  # fmt: skip
-    draft.stream(Role.ELEMENTWISE, total(f"{at}.traffic", parts), work.kernels)
+    draft.stream(Role.ELEMENTWISE, total(f"{at}.traffic", parts), _launches(draft, block))
+
+
+def _launches(draft: Draft, block: Block) -> Term:
+    """The memory-bound kernels of the layer, where an engine tells of more for its kind."""
+    work, own = draft.setting.work, draft.setting.work.own_kernels
+    parts = {"layer": work.kernels}
+    if own.state is not None and any(isinstance(mixer, GatedDelta | StateSpace) for _, mixer in mixers(block)):
+        parts["state"] = own.state
+    norms = max(block.norms - PRE_NORMS, 0)
+    norms += sum(2 for _, mixer in mixers(block) if isinstance(mixer, Attention) and mixer.qk_norm != "none")
+    if own.norm is not None and norms:
+        parts["norms"] = draft.leaves.times(f"{draft.at}.norm_kernels", own.norm, draft.leaves(f"{draft.key}.further_norms", norms))
+    return work.kernels if len(parts) == 1 else total(f"{draft.at}.kernels", parts)

@@ -21,7 +21,7 @@ from gpuplan.specs.engine_memory import WindowedKv
 from gpuplan.term import DEFINITION, Term, greatest, total
 from gpuplan.work import Matmul
 from gpuplan.workload.checkpoint_weights import checkpoint_bytes
-from gpuplan.workload.context import ONE, Leaves, Pass, Sharing, Split, Types
+from gpuplan.workload.context import NO_KERNELS, ONE, Leaves, OwnKernels, Pass, Sharing, Split, Types
 from gpuplan.workload.dispatch import also_held
 from gpuplan.workload.draft import LayerSetting
 from gpuplan.workload.kinds.base import Caching
@@ -53,6 +53,7 @@ class ServeTerms(Record, kw_only=True):
     hidden_passes: Term
     activation_passes: Term
     kernels: Term
+    own_kernels: OwnKernels = NO_KERNELS
     kv_heads: KvHeads = "replicated"
     host_embedding: bool = False
     """The table of input embeddings stays in the host's memory, unless the head reads it too."""

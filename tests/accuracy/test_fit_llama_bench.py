@@ -10,7 +10,7 @@ import pytest
 from gpuplan.accuracy.rows import Row
 from tools.fit_llama_bench import FAMILIES, PLAN, THEN, Case, cases, errors_of, fit, in_file, put, terms, text_of, written
 
-CHIPS = {f"ada{THEN}": ("rtx-4090", "rtx-4070-ti"), "apple-gpu": ("apple-m2-ultra", "apple-m3-max-40c")}
+CHIPS = {f"ada{THEN}": ("rtx-4090", "rtx-4070-ti"), f"apple-gpu{THEN}": ("apple-m2-ultra", "apple-m3-max-40c")}
 
 
 @cache

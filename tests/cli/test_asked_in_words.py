@@ -13,6 +13,14 @@ from tests.cli.cli_calls import Call
 ANSWERED = """
 how many h100 do I need to serve llama 70b to 200 users
     plan serve llama-3.3-70b --on h100 --users 200
+gpt-oss 120b with a 3090 and 128gb ddr5
+    serve gpt-oss-120b --on 3090 --host-memory 128GB
+qwen3 30b on a 3060 12gb and 32 gb of ram
+    serve qwen3-30b --on 3060-12gb --host-memory 32GB
+deepseek r1 671b on epyc 9654 with 768gb ram
+    fit deepseek-r1-671b --on epyc-9654 --memory 768GB
+what can i run on a 4060 ti 16gb with 64gb system ram
+    what-runs --on 4060ti-16gb --host-memory 64GB
 can I run deepseek r1 on 8 h100s
     fit deepseek-r1 --on 8xh100
 will qwen3 32b fit on a single rtx 4090 in 4 bit?

@@ -27,6 +27,7 @@ _LENGTH = r"(?:[ -]?(?:len(?:gth)?|window|size))?"
 _PARALLEL = r"(?:concurrent|simultaneous|parallel)"
 _ANSWERS = r"(?:outputs?|answers?|responses?|completions?)"
 _SEQUENCE = r"(?:context|ctx|seq(?:uence)?s?)"
+_RAM = r"(?:(?:system|host|cpu|main) (?:ram|memory)|(?:sys)?ram\b|l?p?ddr[345]x?(?:[- ]\d+)?(?: ram)?)"
 _USERS = r"(?:users?|people|persons|customers|employees|developers|devs|clients|engineers|students|colleagues)"
 
 
@@ -66,6 +67,10 @@ def _latency(digits: str, unit: str) -> str:
 
 def _rate(digits: str, unit: str | None) -> str:
     return f"{number(digits)}/{_UNITS[unit.removesuffix('s') or 's'] if unit else 's'}"
+
+
+def _gigabytes(digits: str) -> str:
+    return f"{number(digits)}GB"
 
 
 def _bits(digits: str) -> str:
@@ -113,6 +118,11 @@ PATTERNS: tuple[Pattern, ...] = (
     _pattern("output", rf"\b{_ANSWERS}(?: of| length)?\s*({NUMBER})\s*(k)?(?:\s*tokens)?\b", number),
     _pattern("context", rf"\b(?:at|with)\s*({NUMBER})\s*(k)\b(?!\s*(?:users|tokens))", number),
     _pattern("tokens", rf"\b({NUMBER})\s*({_LARGE})?[- ]?tok(?:en)?s?\b(?!\s*(?:per|/|a|each)\s*(?:s|sec))(?!/)", number),
+    _pattern(
+        "host_memory",
+        rf"\b({NUMBER})\s*(?:gi?b?)?\s*(?:of )?{_RAM}",
+        _gigabytes,
+    ),
     _pattern("deadline", r"\b(?:in|within|under|less than|at most|by)\s+(\d+|an?|one)\s*(hours?|days?|weeks?|months?)\b", _span),
     _pattern("lora", r"\b(?:rank\s*(?:of|=|:)?|r\s*=)\s*(\d+)\b", number),
     _pattern("weights", r"\b(q[2-8]_(?:k(?:_(?:s|m|l|xl))?|[01])|iq[1-4]_[a-z]+|ud-q\w+|(?:nv|mx)fp4|fp8|bf16|fp16|fp32)\b", str),

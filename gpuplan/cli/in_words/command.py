@@ -47,7 +47,7 @@ _FILLER = frozenset(_ASKING.split())
 """Words that say nothing of a question but how it is asked."""
 _OF = {
     "fit": ("context", "batch", "weights"),
-    "serve": ("prompt", "output", "concurrency", "rate", "context", "batch", "weights"),
+    "serve": ("prompt", "output", "concurrency", "rate", "context", "batch", "weights", "host_memory"),
     "train": ("tokens", "lora"),
     "plan serve": ("rate", "users", "concurrency", "ttft", "tpot", "prompt", "output", "context", "budget", "weights"),
     "plan carries": ("ttft", "tpot", "prompt", "output", "context", "weights"),
@@ -56,10 +56,10 @@ _OF = {
     "compare serve": ("prompt", "output", "concurrency", "rate", "context", "batch", "weights"),
     "compare train": ("tokens", "lora"),
     "compare": (),
-    "what-runs": ("context",),
+    "what-runs": ("context", "host_memory"),
 }
 """The amounts that each command takes as they are said."""
-_SERVED = ("users", "rate", "concurrency", "ttft", "tpot", "prompt", "output")
+_SERVED = ("host_memory", "users", "rate", "concurrency", "ttft", "tpot", "prompt", "output")
 _LOADS = frozenset(("users", "rate", "concurrency"))
 _OTHERWISE = {"users": "concurrency", "weights": "precision", "context": "seq_len"}
 """What an amount is called where a command has no option of its name."""
@@ -107,9 +107,24 @@ def meant(question: str) -> Meant:
     return Meant((), whole=False)
 
 
+def _its_own(places: Sequence[str]) -> bool:
+    """Whether memory beside a machine is what its accelerator works in, as in a Mac or processors; errors as `parse_target`."""
+    from gpuplan.specs.catalog import Catalog
+    from gpuplan.specs.on import parse_target
+
+    if len(places) != 1:
+        return False
+    target = parse_target(places[0], Catalog.open())
+    return target.host_link is None or target.accelerator.memory.kept is not None
+
+
 def _command(text: str, given: Mapping[str, str], names: Named) -> Meant:
     training = bool(_TRAIN.search(text)) or ("tokens" in given and not _SERVE.search(text) and not set(_SERVED) & set(given))
     adapted = training and bool(_ADAPTED.search(text)) and not _FULL.search(text)
+    memory = given.get("host_memory")
+    own = memory is not None and _its_own(names.places)
+    if own:
+        given = {name: value for name, value in given.items() if name != "host_memory"}
     command = _kind(text, given, names, training)
     takes, options, left = _OF[command], dict[str, str](), False
     for key, value in given.items():
@@ -138,6 +153,8 @@ def _command(text: str, given: Mapping[str, str], names: Named) -> Meant:
         options["users"] = "1"  # Who says nothing of others asks for oneself.
     if command == "plan finetune" and _FULL.search(text):
         made.append("--full")
+    if own and memory is not None:
+        made += ["--memory", memory]
     for key, value in options.items():
         made += [f"--{key.replace('_', '-')}", value]
     if adapted and four_bits:

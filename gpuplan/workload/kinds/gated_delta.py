@@ -74,12 +74,20 @@ class GatedDeltaKind(MixerKind[GatedDelta]):
             "decay": decay_rank if mixer.decay_rank else wide.heads, "strength": wide.heads,
         }  # fmt: skip
         start = draft.matrix("in", hidden, wide.values, adapted_as=ADAPTED)
+        apart = work.own_kernels.states_apart
+        # Checkpoints store queries, keys and values as one matrix, the gate as another, decay and strength as small ones.
+        own = {"gate": columns.pop("gate")} if apart and not mixer.gate_rank else {}
+        rates = {name: columns.pop(name) for name in ("decay", "strength")} if apart and not mixer.decay_rank else {}
         width = total(f"{draft.at}.in_width", columns)
         draft.product(Role.STATE_IN, work.tokens, width, hidden, makes=made, matrices=(start,))
         if mixer.decay_rank:
             draft.product(Role.DECAYS, work.tokens, wide.keys, decay_rank)
+        elif rates:
+            draft.product(Role.DECAYS, work.tokens, total(f"{draft.at}.rates_width", rates), hidden)
         if mixer.gate_rank:
             draft.product(Role.OUTPUT_GATE, work.tokens, wide.values, gate_rank)
+        elif own:
+            draft.product(Role.OUTPUT_GATE, work.tokens, own["gate"], hidden)
         for group in work.groups:
             if group.decodes:
                 self.step(draft, group, wide)
