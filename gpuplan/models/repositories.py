@@ -29,7 +29,7 @@ _SIZED = re.compile(r"\d[bm]$")
 """What names of models that others are made from end with: a size."""
 _OWNER = re.compile(r"^(?:[a-z0-9.-]+_|huihui-)(?=.)", re.IGNORECASE)
 _TUNED = re.compile(
-    r"[-_](?:instruct|chat|it|base|pt|hf|thinking|reasoning|mpo|pretrained|bf16|qat(?:-q4_0)?(?:-unquantized)?|abliterated(?:-v\d)?|1m|128k|rtx|2\d(?:0\d|1[0-2]))(?=$|[-_])",
+    r"[-_](?:instruct|chat|it|base|pt|hf|thinking|reasoning|mpo|sft|dpo|pretrained|bf16|qat(?:-q4_0)?(?:-unquantized)?|abliterated(?:-v\d)?|1m|128k|rtx|2\d(?:0\d|1[0-2]))(?=$|[-_])",
     re.IGNORECASE,
 )
 """Words of a name that say how or when a model was tuned, or that it is stored plain: not how it is built."""

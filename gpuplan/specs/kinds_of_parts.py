@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fnmatch import fnmatchcase
 from functools import cache
-from typing import Annotated
+from typing import Annotated, Literal
 
 from gpuplan.schema import Limits, Schema
 from gpuplan.specs.base import SpecFile, load_spec
@@ -20,6 +20,8 @@ class KindOfPart(Schema):
     """Why there is no file."""
     source: str
     """What says what they are."""
+    machine: Literal["", "laptop", "server", "board"] = ""
+    """What the names call where they are machines of a maker, which may say their part: a laptop has the one made for laptops."""
     names: Annotated[tuple[str, ...], Limits(1)]
     """As names are compared (lower case, hyphens); `*` stands for anything."""
 
@@ -49,9 +51,23 @@ def nearest(name: str) -> str:
     >>> nearest("h100")
     ''
     """
-    wanted = key(name)
-    found = next((one for one in table().kinds if any(fnmatchcase(wanted, pattern) for pattern in one.names)), None)
+    found = _entry(name)
     if found is None:
         return ""
     parts = " or ".join(f"`{one}`" for one in found.nearest)
     return f"the nearest on record is {parts}: {found.why}" if parts else found.why
+
+
+def machine_of(name: str) -> str:
+    """What a name is where it is a machine of a maker by the table: `laptop`, `server` or `board`; otherwise empty.
+
+    >>> machine_of("Razer Blade 16 RTX 5090"), machine_of("rtx 5090")
+    ('laptop', '')
+    """
+    found = _entry(name)
+    return found.machine if found is not None else ""
+
+
+def _entry(name: str) -> KindOfPart | None:
+    wanted = key(name)
+    return next((one for one in table().kinds if any(fnmatchcase(wanted, pattern) for pattern in one.names)), None)

@@ -181,8 +181,10 @@ def _may_be_of(wanted: str, paths: Mapping[str, Path], catalog: Catalog) -> set[
 def reading(name: str, catalog: Catalog) -> Reading | None:
     """The accelerator that stands in the name of a machine, with the number beside it; None: none stands there.
 
-    Of several the longest name counts: `mi300x8` is eight of the MI300X.
+    Of several the longest name counts: `mi300x8` is eight of the MI300X. A processor counts where nothing else stands there:
+    `8xMI325X_2xEPYC_9755` has it as the host.
     """
+    host = None
     wanted = re.sub(r"rtx-?pro(?=\d)", "rtx-pro-", key(name))
     spellings = catalog.once("names in names", lambda: _spellings(catalog))
     for said in (one for one in spellings if one in wanted):
@@ -198,13 +200,25 @@ def reading(name: str, catalog: Catalog) -> Reading | None:
                 ident = catalog.find("accelerators", said).id
             except (UnknownError, UsageError):
                 continue
+            if host is not None and _is_processor(ident, catalog):
+                continue
             elsewhere = _SOMEWHERE.search(f"{before} {after}")
             if count is not None and _INCHES.search(before):
                 count = None
             number = next((one for one in (count, many, elsewhere) if one is not None), None)
             digits = next((one for one in number.groups() if one), None) if number is not None else None
-            return Reading(ident, int(digits) if digits is not None and int(digits) > 0 else None, said)
-    return None
+            read = Reading(ident, int(digits) if digits is not None and int(digits) > 0 else None, said)
+            if not _is_processor(ident, catalog):
+                return read
+            host = read
+    return host
+
+
+def _is_processor(ident: str, catalog: Catalog) -> bool:
+    """Whether an accelerator on record is a processor in a socket."""
+    from gpuplan.specs.accelerator import Accelerator
+
+    return catalog.load(Accelerator, ident).unit == "socket"
 
 
 def _spellings(catalog: Catalog) -> list[str]:

@@ -94,10 +94,16 @@ def _by_less_of_it(text: str, units: int, name: str, what: str, catalog: Catalog
     from difflib import get_close_matches
 
     from gpuplan.specs.kinds_of_parts import nearest
+    from gpuplan.specs.machines_of_makers import part_of_machine
     from gpuplan.specs.plain_names import counted_in_words, known_as
     from gpuplan.specs.read_names import reading
     from gpuplan.specs.several_parts import alternatives, several_parts
 
+    if (part := part_of_machine(name, units, catalog)) is not None and (made := target_by_name(part, catalog)) is not None:
+        why = "what else the machine has is not on record"
+        return made.replaced(text=text, notes=(Note("target.taken-as", f"`{name}` was taken as `{part}`", why), *made.notes))
+    if (pod := _slice_of_alias(name, units, catalog)) is not None:
+        return pod.replaced(text=text)
     if near := nearest(name) or next(filter(None, (nearest(each) for _, each in counted_in_words(text))), ""):
         raise UnknownError(Problem("target.unknown-name", what, near))
     several = alternatives(name)
@@ -156,6 +162,18 @@ def _without_words(name: str) -> str:
     while (shorter := _WORDS.sub("", name.strip(), count=1)) != name:
         name = shorter
     return name
+
+
+def _slice_of_alias(name: str, units: int, catalog: Catalog) -> Target | None:
+    """The slice of a TPU by another name of its chip, as `Trillium-256` is `tpu-v6e-256`; None where it is none."""
+    chip, _, size = key(name).rpartition("-")
+    if not size.isdigit() or not is_named("accelerators", chip, catalog):
+        return None
+    try:
+        found = target_by_name(f"{units}x{catalog.find('accelerators', chip).id}-{size}", catalog)
+    except GpuplanError:
+        return None
+    return found if found is not None and found.system is not None and found.system.slices else None
 
 
 def _near_instance(name: str, catalog: Catalog) -> str:
