@@ -29,10 +29,15 @@ def pytest_collection(session: pytest.Session) -> None:
 
     Rewriting the asserts of all modules takes 12 s of processor time (measured 2026-11-30); what one process has rewritten the
     others read. What cannot be imported is told when it is collected.
+
+    Nothing that is collected is garbage, and looking for some among it took 0.8 s of 18 (measured 2026-11-30).
     """
     config = session.config
     given: dict[str, str | int] | None = getattr(config, "workerinput", None)
-    if given is None or sys.dont_write_bytecode:
+    if given is None:
+        return
+    gc.disable()
+    if sys.dont_write_bytecode:
         return
     folders = [path for path in (config.rootpath / word for word in config.args) if path.is_dir()]
     found = {path for folder in folders for path in folder.rglob("test_*.py")}
@@ -62,6 +67,7 @@ def pytest_collection_finish() -> None:
     What tests leave behind is looked for as ever (measured 2026-11-24).
     """
     gc.freeze()
+    gc.enable()
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -3,7 +3,8 @@
 `python tools/readme.py` rewrites, `python tools/readme.py --check` exits with 1 when a page is out of date, and with 4 when a
 source or an engine is estimated worse than the budgets in benchmarks/ allow: the published runs are estimated once for both. The
 picture of measured runs is drawn anew with the rest, where matplotlib is installed; so are those of terminals and reports
-(tools/terminal_picture.py, tools/report_picture.py) whose commands print something else now.
+(tools/terminal_picture.py, tools/report_picture.py) whose commands print something else now. `--commands` looks at what commands
+print and at the pictures alone, `--runs` at the tables of published runs and at the budgets: together they are all of it.
 In a `console` block every `$ gpuplan …` line is followed by what it prints; a last line `…` cuts the rest off.
 """
 
@@ -18,8 +19,9 @@ import shlex
 import statistics
 import subprocess
 import sys
-from concurrent.futures import Future, ProcessPoolExecutor
-from functools import lru_cache
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
+from functools import cache, lru_cache
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -40,9 +42,23 @@ TABLE = re.compile(r"(<!-- table: (\w+) -->\n).*?(<!-- end -->)", re.S)
 def main() -> int:
     """Rewrite or check; the exit code says whether all pages were true."""
     checks = "--check" in sys.argv
+    commands, runs = (one in sys.argv or {"--commands", "--runs"}.isdisjoint(sys.argv) for one in ("--commands", "--runs"))
     with ProcessPoolExecutor(len(BUDGETS), get_context("spawn")) as pool:
-        JUDGED.update({task: pool.submit(judged, task, by) for task, (by, _) in BUDGETS.items()})
-        return max(_pages(checks), _budgets() if checks else 0, terminal_picture.main(), report_picture.main())
+        if runs:
+            for task, (_, _, pieces) in BUDGETS.items():
+                JUDGED[task] = [pool.submit(judged, task, at) for at in range(pieces)]
+        # What commands print needs no published run: it is looked at while those are estimated.
+        if commands:
+            _keep_printed()
+        pictures = max(terminal_picture.main(), report_picture.main()) if commands else 0
+        return max(_pages(checks, commands, runs), _budgets() if checks and runs else 0, pictures)
+
+
+def _keep_printed() -> None:
+    """Run the commands of all pages, several beside each other; what they print is kept."""
+    every = [command for page in PAGES for block in BLOCK.findall(page.read_text(encoding="utf-8")) for command in _commands(block)]
+    with ThreadPoolExecutor(terminal_picture.AT_ONCE) as threads:
+        list(threads.map(_run, dict.fromkeys(every)))
 
 
 def _budgets() -> int:
@@ -52,22 +68,22 @@ def _budgets() -> int:
     from gpuplan.render.accuracy import table
 
     worst = 0
-    for task, (_, budget) in BUDGETS.items():
-        made = JUDGED[task].result()
+    for task, (_, budget, _) in BUDGETS.items():
+        made = reported(task)
         print(table(made, worst=0, markdown=False))
         worst = max(worst, over_budget(made, limits_of(str(ROOT / "benchmarks" / budget))))
     return worst
 
 
-def _pages(checks: bool) -> int:
-    """Rewrite or check the pages."""
-    if not checks and importlib.util.find_spec("matplotlib"):
+def _pages(checks: bool, commands: bool, runs: bool) -> int:
+    """Rewrite or check the pages: what commands print and tables of the data, those of published runs, or both."""
+    if not checks and runs and importlib.util.find_spec("matplotlib"):
         _run(f"gpuplan accuracy --task training --plot {shlex.quote(str(PICTURE))}")
     stale = []
     for page in PAGES:
         before = page.read_text(encoding="utf-8")
-        after = BLOCK.sub(lambda found: f"```console\n{_block(found[1])}```", before)
-        after = TABLE.sub(lambda found: f"{found[1]}{TABLES[found[2]]()}{found[3]}", after)
+        after = BLOCK.sub(lambda found: f"```console\n{_block(found[1])}```", before) if commands else before
+        after = TABLE.sub(lambda found: _table(found, commands, runs), after)
         if after != before and checks:
             stale.append(str(page.relative_to(ROOT)))
         elif after != before:
@@ -75,6 +91,12 @@ def _pages(checks: bool) -> int:
     if stale:
         print(f"out of date: {', '.join(stale)}; run `python tools/readme.py`", file=sys.stderr)
     return int(bool(stale))
+
+
+def _table(found: re.Match[str], commands: bool, runs: bool) -> str:
+    """A table anew, where its kind is wanted."""
+    head, name, end = found.groups()
+    return f"{head}{TABLES[name]()}{end}" if (runs if name in OF_RUNS else commands) else found[0]
 
 
 def _block(text: str) -> str:
@@ -94,7 +116,12 @@ def _block(text: str) -> str:
     return "".join(made)
 
 
-@lru_cache
+def _commands(text: str) -> Iterator[str]:
+    """The commands of a block."""
+    return (line[2:] for line in text.splitlines() if line.startswith("$ gpuplan"))
+
+
+@lru_cache(None)
 def _run(command: str) -> str:
     env = {**os.environ, "COLUMNS": "80", "NO_COLOR": "1"}
     words = [sys.executable, "-m", "gpuplan.cli.main", *shlex.split(command)[1:]]
@@ -135,21 +162,54 @@ def kernels() -> str:
     return "\n".join(lines) + "\n"
 
 
-BUDGETS = {"training": ("source", "accuracy-budget.yaml"), "inference": ("engine", "serving-budget.yaml")}
-"""Tasks, what their rows are grouped by, and the file that says what each group is allowed."""
-JUDGED: dict[str, Future[Any]] = {}
-"""The reports, which are made in processes of their own while the commands of the pages run."""
+BUDGETS = {"training": ("source", "accuracy-budget.yaml", 2), "inference": ("engine", "serving-budget.yaml", 6)}
+"""Tasks, what their rows are grouped by, the file that says what each group is allowed, and how many pieces the rows come in: so
+that no processor waits for another."""
+JUDGED: dict[str, list[Future[Any]]] = {}
+"""What comes of the pieces, which are estimated in processes of their own while the commands of the pages run."""
 
 
-def judged(task: str, by: str) -> Any:
-    """The report of `gpuplan accuracy` on the published runs of a task, made without collecting garbage as the command does."""
+def judged(task: str, at: int) -> Any:
+    """What comes of one piece of the published runs of a task, made without collecting garbage as `gpuplan accuracy` does."""
     gc.disable()
     sys.path.insert(0, str(ROOT))
     from gpuplan.accuracy.judge import judge
-    from gpuplan.accuracy.report import report
-    from gpuplan.cli.accuracy_run import answers, wanted_rows
+    from gpuplan.cli.accuracy_run import wanted_rows
 
-    return report(judge(wanted_rows(None, task), answers()), by)
+    return judge(_pieces(wanted_rows(None, task), BUDGETS[task][2])[at], _answers())
+
+
+@cache
+def _answers() -> Any:
+    """How questions are answered: what one piece of a process reads, the next one knows."""
+    from gpuplan.cli.accuracy_run import answers
+
+    return answers()
+
+
+def _pieces(rows: Sequence[Any], pieces: int) -> list[list[Any]]:
+    """Rows in so many pieces of about one size, in their order; those of one file stay together, as many are answered at once."""
+    made: list[list[Any]] = [[]]
+    for row, after in zip(rows, [*rows[1:], None], strict=True):
+        made[-1].append(row)
+        if len(made) < pieces and len(made[-1]) >= len(rows) / pieces and after is not None and after.set != row.set:
+            made.append([])
+    return made + [[] for _ in range(pieces - len(made))]
+
+
+@cache
+def reported(task: str) -> Any:
+    """The report of `gpuplan accuracy` on all published runs of a task."""
+    sys.path.insert(0, str(ROOT))
+    from gpuplan.accuracy.judge import Judged, Judgement
+    from gpuplan.accuracy.report import report
+
+    every = [one.result() for one in JUDGED[task]]
+    typed, informed = (
+        Judged(*(sum((getattr(getattr(one, way), name) for one in every), ()) for name in Judged.field_names()))
+        for way in ("typed", "informed")
+    )
+    return report(Judgement(typed=typed, informed=informed), BUDGETS[task][0])
 
 
 def _run_rows(made: Any, groups: tuple[Any, ...]) -> list[str]:
@@ -174,12 +234,12 @@ def _run_rows(made: Any, groups: tuple[Any, ...]) -> list[str]:
 
 def summary() -> str:
     """Errors of training estimates on all published runs."""
-    return "\n".join(_run_rows(JUDGED["training"].result(), ())) + "\n"
+    return "\n".join(_run_rows(reported("training"), ())) + "\n"
 
 
 def runs() -> str:
     """Errors of training estimates on the published runs, by source: as one types them, and with what else is known of them."""
-    made = JUDGED["training"].result()
+    made = reported("training")
     fits, skipped = made["metrics"]["fits"], made["skipped"]
     said = f"Of {fits['ran']} runs that ran, {fits['ran_said_fits']:.1%} are said to fit"
     if fits["oom"]:
@@ -200,7 +260,7 @@ FEWEST = 5
 
 def serving() -> str:
     """Errors of serving estimates on the published runs, by engine."""
-    made = JUDGED["inference"].result()
+    made = reported("inference")
     lines = [
         "| engine | rows | missed | median error | mean | p90 | bias | in the range | high over low | p90 of that | held back |",
         "|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|",
@@ -233,7 +293,7 @@ FAR = 0.15
 def serving_groups() -> str:
     """Median errors of serving estimates by engine and accelerator, and how many rows there are."""
     found: dict[tuple[str, str], dict[str, list[float]]] = {}
-    for row in JUDGED["inference"].result()["rows"]:
+    for row in reported("inference")["rows"]:
         group = found.setdefault((row["engine"], row["accelerator"]), {})
         group.setdefault(row["metric"], []).append(abs(row["expected"] / row["measured"] - 1))
     lines = ["| engine | accelerator | tokens/s | prompts | TTFT | TPOT |", "|---|---|---:|---:|---:|---:|"]
@@ -277,6 +337,8 @@ TABLES = {
     "kernels": kernels, "runs": runs, "summary": summary, "serving": serving, "serving_groups": serving_groups,
     "kernel_summary": kernel_summary, "every_kernel": every_kernel,
 }  # fmt: skip
+OF_RUNS = {"runs", "summary", "serving", "serving_groups"}
+"""Those that published runs are estimated for."""
 
 if __name__ == "__main__":
     raise SystemExit(main())

@@ -12,10 +12,11 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import yaml
-from terminal_picture import FOLDER, ROOT, digest, listed
+from terminal_picture import AT_ONCE, FOLDER, ROOT, digest, listed
 
 KEPT = FOLDER / "reports.yaml"
 WIDE, HIGH = 900, 1160
@@ -27,7 +28,10 @@ WORKING = '<section class="block of-working">'
 def main() -> int:
     """Draw or check; the exit code says whether all pictures were current."""
     with tempfile.TemporaryDirectory() as folder:
-        pages = {name: _page(command, Path(folder) / f"{name}.html") for name, command in listed()["reports"].items()}
+        wanted = listed()["reports"]
+        with ThreadPoolExecutor(AT_ONCE) as threads:
+            drawn = threads.map(lambda name: _page(wanted[name], Path(folder) / f"{name}.html"), wanted)
+            pages = dict(zip(wanted, drawn, strict=True))
         now = {name: digest(page.read_text(encoding="utf-8").partition(WORKING)[0]) for name, page in pages.items()}
         before = yaml.safe_load(KEPT.read_text(encoding="utf-8")) if KEPT.exists() else {}
         stale = [name for name in now if "--all" in sys.argv or before.get(name) != now[name] or not _png(name).exists()]

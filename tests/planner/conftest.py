@@ -1,5 +1,28 @@
-"""The command line, called inside this process."""
+"""The command line, called inside this process, which looks for one fleet once, in however many forms it is told."""
 
+from collections.abc import Iterator
+
+import pytest
+
+from gpuplan.estimate.planned import Planned
+from gpuplan.planner import serve_answer
 from tests.cli.conftest import call
 
-__all__ = ["call"]
+__all__ = ["asked_once", "call"]
+
+
+@pytest.fixture(scope="module")
+def asked_once() -> Iterator[None]:
+    """What the tests of a file ask in several forms, or several of them ask, is answered once: `--jobs` is a part of it."""
+    known: dict[str, Planned] = {}
+    answer = serve_answer.plan_serve
+
+    def plan_serve(goal: object, run: object, library: object) -> Planned:
+        asked = repr((goal, run))
+        if asked not in known:
+            known[asked] = answer(goal, run, library)  # type: ignore[arg-type]
+        return known[asked]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(serve_answer, "plan_serve", plan_serve)
+        yield

@@ -14,6 +14,7 @@ import yaml
 from tests.cli.cli_calls import Call
 from tests.sweeps import thinned
 
+pytestmark = pytest.mark.usefixtures("asked_once")
 SERVE = ("plan", "serve", "llama-3.1-8b", "--on", "runpod:l40s,lambda:gpu_8x_h100_sxm5", "--prompt", "2000", "--output", "200")
 PROMISE = ("--ttft", "500ms", "--tpot", "30ms")
 

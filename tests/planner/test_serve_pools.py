@@ -15,6 +15,7 @@ from gpuplan.search.disaggregated import paired
 from gpuplan.search.library import Library
 from tests.cli.cli_calls import Call
 
+pytestmark = pytest.mark.usefixtures("asked_once")
 TTFT, TPOT, RATE = 0.25, 0.01, 20.0
 """A promise that five accelerators of two kinds keep and five alike do not: a first token comes after 241 ms, of which the server
 and the tokenizer take 18; it waits for prompts before it and for a step of the decode worker too."""
