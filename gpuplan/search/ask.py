@@ -65,7 +65,9 @@ def at_once(ask: Common) -> bool:
     if isinstance(ask, TrainAsk) and ask.rl is None and not by_samples(ask):
         _only_with_rl(ask)
         return True
-    return isinstance(ask, ServeAsk) and not (ask.is_simulated or disaggregated(ask) or _makes_pictures(ask))
+    if not isinstance(ask, ServeAsk) or ask.host_memory is not None or ask.host_bandwidth is not None:
+        return False  # Each machine leaves another part of a model to its host.
+    return not (ask.is_simulated or disaggregated(ask) or _makes_pictures(ask))
 
 
 def _makes_pictures(ask: Common) -> bool:

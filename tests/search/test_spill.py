@@ -48,3 +48,12 @@ def test_nothing_moves_that_need_not_or_cannot() -> None:
     assert not untold.fits
     vllm = served("llama-3.3-70b", "rtx-4090", engine="vllm", host_memory="128GB")
     assert not vllm.fits
+
+
+def test_machines_side_by_side_leave_as_much_to_their_hosts_as_alone() -> None:
+    beside = gpuplan.compare("serve", "gpt-oss-120b", on=["rtx-3090", "rtx-5090"], engine="llama-cpp", host_memory="128GB")
+    assert len(list(beside)) == 2
+    for name in beside:
+        alone = served("gpt-oss-120b", "rtx-3090" if "3090" in name else "rtx-5090", engine="llama-cpp", host_memory="128GB")
+        assert beside[name].fits
+        assert beside[name]["itl_s"].value == pytest.approx(alone["itl_s"].value)
