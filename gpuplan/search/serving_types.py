@@ -72,8 +72,8 @@ def types_of(
     if card.stored is not None and stored is not card.stored:
         files = card.stored.source().title
         said.append(Choice("checkpoint", own, f"its bytes ({files}) are not taken: the weights are to be {weights}"))
-    checkpoint = "" if card.weights is None else card.weights.method
-    parts = parts_of_file_type(card.architecture, weights, checkpoint) if stored is None else ()
+    method = "" if card.weights is None else card.weights.method
+    parts = parts_of_file_type(card.architecture, weights, method) if stored is None else ()
     made = StoredTypes(weights=weights, kv_cache=kv_cache, group=group, plain=plain, parts=parts, checkpoint=stored)
     return made, said
 

@@ -10,7 +10,8 @@ from gpuplan.scenarios.asks import QUESTIONS, options_of
 ANSWERED = {
     "train": {
         "gpus": "--on", "num-gpus": "--on", "nnodes": "--on", "tensor-model-parallel-size": "--tp", "seq-length": "--seq-len",
-        "per_device_train_batch_size": "--micro-batch", "gradient-accumulation-steps": "--global-batch", "batch-tokens": "--global-batch",
+        "per_device_train_batch_size": "--micro-batch", "gradient-accumulation-steps": "--global-batch",
+        "batch-tokens": "--global-batch",
         "bf16": "--precision",
         "load-in-4bit": "--qlora", "lora-r": "--lora", "fsdp": "--zero-stage", "gradient-checkpointing": "--recompute",
         "flash-attn": "--attention", "cpu-offload": "--offload", "max-steps": "--tokens", "days": "--deadline",
