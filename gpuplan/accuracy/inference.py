@@ -293,7 +293,11 @@ def load_of_row(row: Row) -> dict[str, Any]:
         if requests is None and client is not None and client.requests_of_user is not None and isinstance(users, int):
             requests = client.requests_of_user * users
         load |= {} if requests is None else {"requests": int(requests)}
-    return load if client is None else load | client.load(float(prompt), float(output))
+    if client is not None:
+        return load | client.load(float(prompt), float(output))
+    # Users of a closed loop whose answers are of unlike lengths do not stay in step, and whoever has the page knows its data set.
+    spread = spread_of(str(run.get("dataset"))) if "concurrency" in load and run.get("output_spread") is None else None
+    return load if spread is None else load | {"output_spread": spread}
 
 
 def figures_of(row: Row, made: Estimate) -> Iterator[tuple[Metric, float, Term]]:

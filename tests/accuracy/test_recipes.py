@@ -89,6 +89,19 @@ def test_a_client_that_draws_lengths_whose_means_are_printed() -> None:
     assert "prompt_spread" not in load_of_row(row(repo="someone/else", engine="sglang 0.5.6", **said))
 
 
+def test_closed_loops_are_asked_with_the_lengths_that_a_page_tells() -> None:
+    """Answers that all end at their limit are even, which is no doubt then; those of a data set on record are as unlike as they are."""
+    said = {"concurrency": 5, "input_len": 200, "output_len": 1000, "mode": "server"}
+    course = load_of_row(row(repo="wbing520/ai-performance-engineering", engine="tensorrt-llm", **said))
+    assert course == {"concurrency": 5, "prompt_spread": 0.0, "output_spread": 0.0}
+    chats = load_of_row(row(repo="someone/else", engine="vllm 0.11.0", dataset="ShareGPT", **said))
+    assert chats == {"concurrency": 5, "output_spread": 1.05}
+    own = load_of_row(row(repo="someone/else", engine="vllm 0.11.0", dataset="ShareGPT", output_spread=0.4, **said))
+    assert "output_spread" not in own  # the row's own word is taken where the question is made
+    at_rate = {"request_rate": 2, "concurrency": None, "input_len": 200, "output_len": 1000, "mode": "server"}
+    assert "output_spread" not in load_of_row(row(repo="someone/else", engine="vllm 0.11.0", dataset="ShareGPT", **at_rate))
+
+
 def test_every_client_made_some_of_the_published_runs() -> None:
     """A client whose repository or lengths are of no row is a slip of the pen."""
     found = {client_of(one) for one in read_rows([packaged()]) if one.task == "inference"}

@@ -65,6 +65,19 @@ def test_a_70b_model_in_fp8_serves_some_dozens_of_sequences_on_one_h100_as_publi
     assert 10 < memory.max_sequences.value < 40
 
 
+@pytest.mark.parametrize(
+    ("on", "least", "tokens", "most"),
+    [("rtx-5090", 2048, 2048, 2048), (H100, 4096, 8192, 8192), ("h200-sxm-141gb", 4096, 8192, 8192),
+     ("b200-sxm-180gb", 16384, 16384, 16384), ("mi300x", 16384, 16384, 16384)],
+)  # fmt: skip
+def test_sglang_takes_chunks_by_the_memory_of_a_device(on: str, least: int, tokens: int, most: int) -> None:
+    """SGLang's ServerArgs: 2,048 below 35 GiB, 4,096 or 8,192 below 60, 8,192 below 160, 16,384 above, and none of it is a doubt."""
+    about = subject("llama-3.1-8b", on, "sglang")
+    found = serving_profile(about.engine, about.hw).max_batched_tokens
+    assert (found.accept or (found.value, found.value)) == (least, most)
+    assert found.value == tokens
+
+
 @pytest.mark.parametrize(("on", "tokens", "sequences"), [(H100, 8192, 1024), ("l4", 2048, 256), ("rtx-4090", 2048, 256)])
 def test_vllm_takes_smaller_passes_on_smaller_devices(on: str, tokens: int, sequences: int) -> None:
     about = subject("llama-3.1-8b", on, "vllm")
