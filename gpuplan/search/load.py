@@ -7,6 +7,7 @@ from math import floor
 from gpuplan.errors import Note, Problem, UsageError
 from gpuplan.estimate.result import Estimate, Verdict
 from gpuplan.estimate.serving_figures import ServingFigures
+from gpuplan.estimate.under_load import UnderLoad
 from gpuplan.models.architecture import Architecture
 from gpuplan.plan.ask_serving import ServeAsk
 from gpuplan.plan.load import Load
@@ -128,6 +129,8 @@ def narrowly(answer: Estimate) -> Estimate:
 
 
 PARTS = ("p50", "p90", "p95", "p99")
+MOST_OF = 0.5
+"""The share of a first token from which on a wait that hangs on what nobody said is told."""
 
 
 def load_notes(load: Load, made: ServingFigures) -> list[Note]:
@@ -147,10 +150,20 @@ def load_notes(load: Load, made: ServingFigures) -> list[Note]:
             f"ttft_s is the mean over all {load.requests:g} requests, the first of which come at once; the rest is the steady state"
         )
     notes.append(Note("load.steady", text))
+    if load.arrival == "closed" and not load.evenness_said and _wait_for_each_other(made.loaded):
+        text = "first tokens are of answers of one length, whose users wait for each other: --output-spread says if they are"
+        notes.append(Note("load.together", text, "0: all of one length; 0.3 and more: lengths differ"))
     waiting = float(made.loaded.parts["place"].value)
     if load.concurrency is not None and waiting > 0:
         notes.append(Note("load.waits", f"more are in flight than there are places: a request waits {human(waiting, 's')} for one"))
     return notes
+
+
+def _wait_for_each_other(loaded: UnderLoad) -> bool:
+    """Whether most of a closed loop's time to the first token is the wait for prompts that come together."""
+    wait = loaded.parts.get("other_prompts")
+    apart = None if wait is None else dict(wait.args).get("apart")
+    return wait is not None and apart is not None and float(wait.value) - float(apart.value) > MOST_OF * float(loaded.first.value)
 
 
 def overloaded(answer: Estimate, plan: ServePlan, made: ServingFigures) -> Estimate:

@@ -90,7 +90,7 @@ def test_a_client_that_draws_lengths_whose_means_are_printed() -> None:
 
 
 def test_closed_loops_are_asked_with_the_lengths_that_a_page_tells() -> None:
-    """Answers that all end at their limit are even, which is no doubt then; those of a data set on record are as unlike as they are."""
+    """Answers that all end at their limit are even, which is no doubt then; those of a data set on record are unlike."""
     said = {"concurrency": 5, "input_len": 200, "output_len": 1000, "mode": "server"}
     course = load_of_row(row(repo="wbing520/ai-performance-engineering", engine="tensorrt-llm", **said))
     assert course == {"concurrency": 5, "prompt_spread": 0.0, "output_spread": 0.0}

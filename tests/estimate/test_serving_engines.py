@@ -71,7 +71,7 @@ def test_a_70b_model_in_fp8_serves_some_dozens_of_sequences_on_one_h100_as_publi
      ("b200-sxm-180gb", 16384, 16384, 16384), ("mi300x", 16384, 16384, 16384)],
 )  # fmt: skip
 def test_sglang_takes_chunks_by_the_memory_of_a_device(on: str, least: int, tokens: int, most: int) -> None:
-    """SGLang's ServerArgs: 2,048 below 35 GiB, 4,096 or 8,192 below 60, 8,192 below 160, 16,384 above, and none of it is a doubt."""
+    """SGLang's ServerArgs: 2,048 below 35 GiB, 4,096 or 8,192 below 60, 8,192 below 160, 16,384 above."""
     about = subject("llama-3.1-8b", on, "sglang")
     found = serving_profile(about.engine, about.hw).max_batched_tokens
     assert (found.accept or (found.value, found.value)) == (least, most)

@@ -330,3 +330,17 @@ def test_lengths_that_nobody_says_are_a_doubt_of_those_who_wait_for_each_other(a
     assert unsaid.ranges["ttft_s"][0] < even.ranges["ttft_s"][0]
     assert unsaid.ranges["ttft_s"][0] < value(unlike, "ttft_s")
     assert unsaid.ranges["ttft_s"][1] == pytest.approx(even.ranges["ttft_s"][1], rel=0.02)
+
+
+def test_whoever_leaves_lengths_unsaid_is_told_what_first_tokens_hang_on(ask: Ask) -> None:
+    """Where most of a first token is the wait of those who come together; not where lengths are said, or nobody else is there."""
+
+    def told(**load: Any) -> bool:
+        return any(note.code == "load.together" for note in ask(engine="vllm", **load).notes)
+
+    assert told(concurrency=64)
+    assert told(concurrency=64, requests=640)
+    assert not told(concurrency=64, output_spread=0.0)
+    assert not told(concurrency=64, output_spread=0.5)
+    assert not told(concurrency=1)
+    assert not told(rate=1.0)
