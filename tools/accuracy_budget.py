@@ -36,6 +36,9 @@ HEAD = """# What `gpuplan accuracy --task training --budget` allows each source:
 # their ranges).
 # Moved later on 2026-11-30: universal-llm-trainer's peaks, which its code prints in GB and were read as GiB (0.161 and 0.219 typed,
 # 0.147 and 0.217 informed), and the informed median of olmo-core from 0.041 (gathers between nodes go round all ranks).
+# Moved once more that afternoon: Megatron-LM makes its loss operator by operator, 52 B a logit of which 12 were counted
+# (vocabulary-parallel 12 -> 5 %, oellm-jupiter 30 -> 12): flash-attention (Megatron-LM stands in for a repository whose loss
+# is one kernel), nanotron's median, zero-bubble and the informed median of primus are bounded anew.
 # Written by tools/accuracy_budget.py.
 """
 SERVING_HEAD = """# What `gpuplan accuracy --task inference --by engine --budget` allows each engine: errors as fractions, rows to
