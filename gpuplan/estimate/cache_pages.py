@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from gpuplan.formulas import engine_memory as form
 from gpuplan.formulas.basic import repeated_bytes, smaller, whole_pieces
-from gpuplan.models.architecture import Mixer
+from gpuplan.models.architecture import Architecture, Mixer
 from gpuplan.models.mixers import Attention, BlockSparse, Compressed, Mla, SparseMla
 from gpuplan.record import Record
 from gpuplan.term import DEFINITION, Term, greatest, total
@@ -157,3 +157,12 @@ def _signature(mixer: Mixer) -> tuple[object, ...]:
 def _limit(mixer: Mixer) -> int | None:
     """Tokens that a layer keeps at most; None: all."""
     return (mixer.window or mixer.chunk) if isinstance(mixer, Attention) else None
+
+
+def unlike_windows(arch: Architecture) -> bool:
+    """Whether layers with a window have keys and values of another shape than those without."""
+    shapes: dict[bool, set[tuple[int, int, int | None]]] = {False: set(), True: set()}
+    for one in arch.mixers:
+        if isinstance(one, Attention):
+            shapes[bool(one.window or one.chunk)].add((one.kv_heads, one.head_dim, one.v_head_dim))
+    return bool(shapes[True]) and bool(shapes[False]) and shapes[True] != shapes[False]

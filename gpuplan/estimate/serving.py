@@ -6,6 +6,7 @@ from typing import Literal, TypeAlias
 
 from gpuplan.estimate import attention_ranks as between
 from gpuplan.estimate.attention_ranks import hidden, overlaps, sharing_of, tokens_of_experts, two_batches
+from gpuplan.estimate.cache_pages import unlike_windows
 from gpuplan.estimate.device_limits import serving_profile
 from gpuplan.estimate.drafting import Drafter, drafted, with_draft_prompt
 from gpuplan.estimate.host_time import decode_parts, pass_parts
@@ -26,9 +27,7 @@ from gpuplan.formulas.basic import (
 )
 from gpuplan.formulas.queueing import uncached_tokens, uneven_context
 from gpuplan.formulas.training import unmodelled_seconds
-from gpuplan.models.architecture import Architecture
 from gpuplan.models.block_types import BLOCK_TYPES
-from gpuplan.models.mixers import Attention
 from gpuplan.num import any_true
 from gpuplan.plan.parallelism import Parallelism
 from gpuplan.plan.precision import KV_BYTES, byte, stored_in
@@ -67,15 +66,6 @@ def _set_or_habit(subject: Subject, plan: ServePlan, name: _Quantity, habit: Sou
     """What the plan sets, or the engine's habit."""
     given = getattr(plan.settings, name)
     return subject.habit(name, habit) if given is None else subject.plan(name, given)
-
-
-def unlike_windows(arch: Architecture) -> bool:
-    """Whether layers with a window have keys and values of another shape than those without."""
-    shapes: dict[bool, set[tuple[int, int, int | None]]] = {False: set(), True: set()}
-    for one in arch.mixers:
-        if isinstance(one, Attention):
-            shapes[bool(one.window or one.chunk)].add((one.kv_heads, one.head_dim, one.v_head_dim))
-    return bool(shapes[True]) and bool(shapes[False]) and shapes[True] != shapes[False]
 
 
 def _own_kernels(subject: Subject, profile: ServingProfile) -> OwnKernels:

@@ -172,7 +172,7 @@ def _as_trained(habits: Habits, made: Pretraining) -> None:
     if made.dispatcher is not None and ask.dispatcher is None and ask.ep != 1 and "ep" in _splits(habits.engine):
         habits.ask = habits.ask.replaced(dispatcher=made.dispatcher)
         habits.chosen.append(Choice("dispatcher", made.dispatcher, f"as the model was trained ({made.source})", habit=True))
-    if ask.pp is not None and ask.pp > 1:
+    if ask.pp is not None and ask.pp > 1 and not of_adapters(ask):
         _schedule_as_trained(habits, made)
 
 
@@ -197,10 +197,12 @@ def _splits(engine: Engine) -> tuple[str, ...]:
 def piped_as_trained(habits: Habits, found: Found) -> Habits | None:
     """The same with the makers' pipeline schedule, where it is open whether there are stages; None: there is none to try.
 
-    It is looked at beside the usual one: it needs stages, and a plan without any may be faster.
+    It is looked at beside the usual one: it needs stages, and a plan without any may be faster. Adapters were not trained so.
     """
     ask = habits.ask
     if ask.pp is not None or ask.schedule is not None or ask.engine is not None or found.card.pretraining is None:
+        return None
+    if of_adapters(ask):
         return None
     other = habits.without("schedule")
     return other if _schedule_as_trained(other, found.card.pretraining) else None

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Literal
 
-from gpuplan.errors import Note, PlanError, Problem, UnknownError, UsageError
+from gpuplan.errors import InfeasibleError, Note, PlanError, Problem, UnknownError, UsageError
 from gpuplan.estimate.answer import Said, rl_answer, with_pins
 from gpuplan.estimate.long_run import Run
 from gpuplan.estimate.result import Choice, Estimate
@@ -126,6 +127,23 @@ def looked_up_rl(ask: TrainAsk, library: Library) -> tuple[Found, Found, TrainAs
 
 def _settled(asked: _Asked, generators: int) -> Settled:
     """The best plan with so many accelerators that only generate; none: all do everything in turn.
+
+    The fastest training division may have a micro-batch with which training fits and scoring, which keeps more of each word, does
+    not: then it is halved until both do.
+    """
+    made = _fastest(asked, generators)
+    micro = int(made.plan.policy.micro_batch)
+    while not made.fits and asked.ask.micro_batch is None and micro > 1:
+        micro //= 2
+        with suppress(PlanError, InfeasibleError):
+            other = _fastest(asked.replaced(plan_ask=asked.plan_ask.replaced(micro_batch=micro)), generators)
+            if other.fits:
+                return other.replaced(chosen=(*other.chosen, Choice("micro_batch", str(micro), "scoring fits with it too")))
+    return made
+
+
+def _fastest(asked: _Asked, generators: int) -> Settled:
+    """The plan whose training is the fastest that fits.
 
     Raises:
         PlanError: the user's plan breaks rules with so many.

@@ -156,11 +156,14 @@ def test_a_name_of_another_part_is_unknown(call: Call) -> None:
     for name, near in (
         ("rx-6950", "rx-6950-xt"),
         ("rx-6650", "rx-6650-xt"),
-        ("rx-6750", "rx-6750-xt"),
     ):
         made = call("fit", "llama-3.2-1b", "--on", name)
         assert made.code == 5
         assert near in made.err
+    several = call("fit", "llama-3.2-1b", "--on", "rx-6750")
+    assert several.code == 2
+    assert "rx-6750-gre-10gb" in several.err
+    assert "rx-6750-xt" in several.err
     assert "rtx-4060-ti-8gb" in call("fit", "llama-3.2-1b", "--on", "rtx-4060-ti").out
 
 

@@ -125,11 +125,16 @@ def test_a_run_pays_for_its_burst(ask: Ask) -> None:
 
 
 def test_a_prefix_cache_spares_its_part(ask: Ask) -> None:
-    """Half of each prompt in the cache: some half of the time of a long prompt, and never less than its last token's."""
-    whole, half = ask(concurrency=8, prompt=8192), ask(concurrency=8, prompt=8192, cached_share=0.5)
+    """Half of each prompt in the cache: some half of the time of a long prompt, and never less than its last token's.
+
+    A prefix that each request has as its own takes its room; one prefix of all lies there once.
+    """
+    whole, half = ask(concurrency=8, prompt=8192), ask(concurrency=8, prompt=8192, cached_share=0.5, cached_prefixes=10**6)
+    shared = ask(concurrency=8, prompt=8192, cached_share=0.5)
     assert 0.4 < value(half, "load.prefill") / value(whole, "load.prefill") < 0.65
     assert value(half, "tokens_per_s") > value(whole, "tokens_per_s")
     assert value(half, "kv_used_share") == pytest.approx(value(whole, "kv_used_share"), rel=0.2)
+    assert 0.5 < value(shared, "kv_used_share") / value(whole, "kv_used_share") < 0.6
 
 
 def test_users_beyond_the_places_wait(ask: Ask) -> None:

@@ -23,7 +23,7 @@ def names(folders: Sequence[Path]) -> dict[str, list[str]]:
     made["providers"] = sorted({*(name.partition(":")[0] for name in made["instances"]), *made["prices"]})
     made["vendors"] = sorted({path.parent.name for path in catalog.paths("accelerators").values()})
     made["places"] = [
-        *made["accelerators"],
+        *(name for name in made["accelerators"] if name not in _sold_by_slice(catalog)),
         *made["systems"],
         *made["instances"],
         *_slices(catalog),
@@ -76,6 +76,19 @@ def _slices(catalog: Catalog) -> list[str]:
                 slices = catalog.read(System, path).slices
                 found += [part.name if part.name.startswith("tpu") else f"tpu-{part.name}" for part in slices]
     return sorted(set(found))
+
+
+def _sold_by_slice(catalog: Catalog) -> set[str]:
+    """The accelerators that nobody has one of: the smallest slice of their pods has several."""
+    from gpuplan.specs.system import System
+
+    found: set[str] = set()
+    with suppress(GpuplanError):
+        for _, path, text in catalog.texts("systems"):
+            if "slice_prefix" in text:
+                pod = catalog.read(System, path)
+                found |= {pod.accelerator} if pod.slices and pod.slice_of(1) is None else set()
+    return found
 
 
 def _models(folders: Sequence[Path]) -> dict[str, list[str]]:
