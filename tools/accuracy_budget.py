@@ -54,6 +54,7 @@ SERVING_HEAD = """# What `gpuplan accuracy --task inference --by engine --budget
 # with it; eight of GPUStack's gpt-oss 120B on one H100 had been marked doubtful for what an estimate said, and are asked; eight of
 # its GLM-4.5-Air have the figures of the page's own table in place of those copied from another page;
 # vLLM's rows on TPUs are asked with the limits that their pages print, and answered with those that vLLM takes on a TPU.
+# Moved on 2026-11-30: lmdeploy-a100's mean of first tokens from 0.269 (closed loops over ShareGPT are asked with its spread).
 # Written by tools/accuracy_budget.py.
 """
 
