@@ -22,11 +22,12 @@ def names(folders: Sequence[Path]) -> dict[str, list[str]]:
     made["families"] = list(catalog.paths("instances"))
     made["providers"] = sorted({*(name.partition(":")[0] for name in made["instances"]), *made["prices"]})
     made["vendors"] = sorted({path.parent.name for path in catalog.paths("accelerators").values()})
+    slices, several = _slices(catalog)
     made["places"] = [
-        *(name for name in made["accelerators"] if name not in _sold_by_slice(catalog)),
+        *(name for name in made["accelerators"] if name not in several),
         *made["systems"],
         *made["instances"],
-        *_slices(catalog),
+        *slices,
         *_whole_clusters(catalog),
         "local",
     ]
@@ -65,30 +66,18 @@ def _whole_clusters(catalog: Catalog) -> list[str]:
     return found
 
 
-def _slices(catalog: Catalog) -> list[str]:
-    """The TPU slices that can be rented, as `--on` takes them: `tpu-v5p-256`."""
+def _slices(catalog: Catalog) -> tuple[list[str], set[str]]:
+    """The TPU slices that can be rented, as `--on` takes them: `tpu-v5p-256`; and the chips that nobody has one of."""
     from gpuplan.specs.system import System
 
-    found: list[str] = []
-    with suppress(GpuplanError):
-        for _, path, text in catalog.texts("systems"):
-            if "slice_prefix" in text:
-                slices = catalog.read(System, path).slices
-                found += [part.name if part.name.startswith("tpu") else f"tpu-{part.name}" for part in slices]
-    return sorted(set(found))
-
-
-def _sold_by_slice(catalog: Catalog) -> set[str]:
-    """The accelerators that nobody has one of: the smallest slice of their pods has several."""
-    from gpuplan.specs.system import System
-
-    found: set[str] = set()
+    found, several = list[str](), set[str]()
     with suppress(GpuplanError):
         for _, path, text in catalog.texts("systems"):
             if "slice_prefix" in text:
                 pod = catalog.read(System, path)
-                found |= {pod.accelerator} if pod.slices and pod.slice_of(1) is None else set()
-    return found
+                found += [part.name if part.name.startswith("tpu") else f"tpu-{part.name}" for part in pod.slices]
+                several |= {pod.accelerator} if pod.slices and pod.slice_of(1) is None else set()
+    return sorted(set(found)), several
 
 
 def _models(folders: Sequence[Path]) -> dict[str, list[str]]:
