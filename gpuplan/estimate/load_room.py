@@ -51,8 +51,20 @@ def _room_of_start(model: ServingModel) -> Term:
 
 def held(model: ServingModel, pool: Term) -> Term:
     """Bytes of such a pool of caches that a sequence takes in the middle of its output."""
-    tokens = model.seen("load.seen_tokens", model.begun(), model.subject.plan("output", model.plan.output))
-    return held_of(model, "load.held", tokens, pool)
+    return held_of(model, "load.held", _seen(model), pool)
+
+
+def used(model: ServingModel, pool: Term, running: Term) -> Term:
+    """The part of such a pool that so many sequences in the middle of their outputs hold, and the beginnings that they share."""
+    shared = shared_prefix(model)
+    if shared is None:
+        return queue.cache_used.term("load.kv_used", running=running, size=held(model, pool), pool=pool)
+    alone = model.cache_held("load.kv_used.alone", _seen(model), capped=model.profile.windowed_kv)
+    return shared.used(model, "load.kv_used", alone, _seen(model), pool, running)
+
+
+def _seen(model: ServingModel) -> Term:
+    return model.seen("load.seen_tokens", model.begun(), model.subject.plan("output", model.plan.output))
 
 
 def held_of(model: ServingModel, name: str, tokens: Term, pool: Term) -> Term:

@@ -26,19 +26,24 @@ class SharedPrefix(Record, kw_only=True):
     prefixes: Term
 
     def each(self, model: ServingModel, name: str, whole: Term, tokens: Term, pool: Term) -> Term:
-        """Bytes of a pool that a sequence of so many tokens takes, which would take the `whole` alone.
+        """Bytes of a pool that a sequence of so many tokens takes, which would take the `whole` alone."""
+        return form.shared_sequence_bytes.term(f"{name}.shared", **self._held(model, name, whole, tokens, pool))
 
-        The parts are those of what layers keep of so many tokens, windows and states as they are.
-        """
+    def used(self, model: ServingModel, name: str, whole: Term, tokens: Term, pool: Term, running: Term) -> Term:
+        """The part of a pool that so many sequences hold, with the beginnings that they share."""
+        return form.shared_cache_used.term(name, running=running, **self._held(model, name, whole, tokens, pool))
+
+    def _held(self, model: ServingModel, name: str, whole: Term, tokens: Term, pool: Term) -> dict[str, Term]:
+        """A sequence, its own and its shared part: those of what layers keep of so many tokens, windows and states as they are."""
 
         def held(part: str, of: Term) -> Term:
             return model.cache_held(f"{name}.{part}", of, capped=model.profile.windowed_kv)
 
         behind = difference.term(f"{name}.own_tokens", whole=tokens, part=self.tokens)
-        return form.shared_sequence_bytes.term(
-            f"{name}.shared", whole=whole, full=held("shared_of_all", tokens), behind=held("shared_own", behind),
-            prefix=held("shared_prefix", self.tokens), prefixes=self.prefixes, pool=pool,
-        )  # fmt: skip
+        return {
+            "whole": whole, "full": held("shared_of_all", tokens), "behind": held("shared_own", behind),
+            "prefix": held("shared_prefix", self.tokens), "prefixes": self.prefixes, "pool": pool,
+        }  # fmt: skip
 
 
 def shared_prefix(model: ServingModel) -> SharedPrefix | None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from gpuplan.errors import Problem, UsageError
 from gpuplan.estimate.attention_ranks import among_ranks, by_turns
 from gpuplan.estimate.burst import of_burst
-from gpuplan.estimate.load_room import held, places
+from gpuplan.estimate.load_room import places, used
 from gpuplan.estimate.of_run import Users, first_of_run, requests_of_replica
 from gpuplan.estimate.percentiles import Steady
 from gpuplan.estimate.prompts_beside import Prompts, passes_of, prompts_beside, step_of
@@ -451,6 +451,5 @@ def told_of_load(
         "mbu": form.mbu.term("mbu", bytes_read=read, step=decode.seconds, peak_bandwidth=model.subject.hw.hbm_bandwidth),
     }
     if memory.max_sequences is not None:
-        size = held(model, memory.pool)
-        figures["kv_used_share"] = queue.cache_used.term("load.kv_used", running=running, size=size, pool=memory.pool)
+        figures["kv_used_share"] = used(model, memory.pool, running)
     return figures

@@ -44,3 +44,21 @@ def shared_sequence_bytes(*, whole: Bytes, full: Bytes, behind: Bytes, prefix: B
         * maximum(pool, whole)
         / maximum(maximum(pool, whole) - prefixes * whole * (prefix / full), (behind / full) * maximum(pool, whole))
     )
+
+
+@formula(BLOCKS)
+def shared_cache_used(
+    *, running: Count, whole: Bytes, full: Bytes, behind: Bytes, prefix: Bytes, prefixes: Count, pool: Bytes
+) -> Ratio:
+    """The part of a pool that running sequences hold where each beginning that one of them has lies there once.
+
+    Sequences as in `shared_sequence_bytes`; of more beginnings than run, those that run have one each. All of the pool where they
+    hold more. 10 sequences of 8 bytes, 6 of them shared, take 10 x 2 + 6 of 52, and 80 where each has its own.
+
+    >>> shared_cache_used(running=10, whole=8.0, full=8.0, behind=2.0, prefix=6.0, prefixes=1, pool=52.0)
+    0.5
+    >>> shared_cache_used(running=10, whole=8.0, full=8.0, behind=2.0, prefix=6.0, prefixes=1e6, pool=160.0)
+    0.5
+    """
+    held = whole * (running * (behind / full) + minimum(prefixes, running) * (prefix / full))
+    return held / maximum(pool, held)

@@ -108,13 +108,20 @@ def simulate(
     Times are told of the requests from `steady_from` on: those before fill the replicas. `seed` draws which drafts are accepted.
     Each replica goes from one change of its batch to the next: between them, decode steps are summed in closed form.
     """
-    shared = None
+    shared, pages = None, service.rules.pages
     if reading is None:
         rules, shared = with_shared(requests, service.rules)
         service = service.replaced(rules=rules)
     fleet = _Fleet(requests, service, reading, router, seed, shared)
     fleet.run()
-    return fleet.answer(steady_from)
+    made = fleet.answer(steady_from)
+    return made if shared is None else _with_beginnings(made, requests.prefixes, service.rules.pages / pages)
+
+
+def _with_beginnings(made: Simulated, prefixes: int, left: float) -> Simulated:
+    """What came of a load, of whose caches beginnings that prompts share leave a part to sequences: those that run hold them too."""
+    met = min(made.batch / prefixes, 1.0)
+    return made.replaced(cache=made.cache * left + met * (1 - left), peak_cache=made.peak_cache * left + (1 - left))
 
 
 class _Pool:

@@ -72,6 +72,17 @@ def test_a_simulation_of_every_request_runs_as_many_at_once(number: int) -> None
     assert figure(run, "tokens_per_s") == pytest.approx(figure(steady, "tokens_per_s"), rel=0.12)
 
 
+@pytest.mark.parametrize("number", [1, 10])
+def test_the_caches_hold_the_beginnings_beside_what_is_each_sequences_own(number: int) -> None:
+    few = {"cached_share": 0.9, "cached_prefixes": number, "concurrency": 4, "requests": 400}
+    made, run = ask(**few), ask(**few, simulate=True)
+    running, pool = figure(made, "running_requests"), term(made, "memory.kv_pool")
+    tokens = running * (term(made, "load.seen_tokens") - 1616) + min(number, running) * 1616
+    assert figure(made, "kv_used_share") == pytest.approx(tokens * 57_344 / pool, rel=0.01)
+    assert figure(run, "kv_used_share") == pytest.approx(figure(made, "kv_used_share"), rel=0.15)
+    assert figure(run, "kv_used_share") <= figure(run, "kv_peak_share") <= 1
+
+
 def test_an_engine_that_keeps_room_for_answers_shares_beginnings_as_well() -> None:
     apart, shared = (
         ask(engine="tensorrt-llm", cached_share=0.9, cached_prefixes=number) for number in (10_000, 1)
