@@ -119,7 +119,7 @@ def simulate(
 
 
 def _with_beginnings(made: Simulated, prefixes: int, left: float) -> Simulated:
-    """What came of a load, of whose caches beginnings that prompts share leave a part to sequences: those that run hold them too."""
+    """What came of a load beside whose sequences the beginnings of prompts lie in the caches: those of what runs are held too."""
     met = min(made.batch / prefixes, 1.0)
     return made.replaced(cache=made.cache * left + met * (1 - left), peak_cache=made.peak_cache * left + (1 - left))
 
