@@ -60,5 +60,4 @@ def shared_cache_used(
     >>> shared_cache_used(running=10, whole=8.0, full=8.0, behind=2.0, prefix=6.0, prefixes=1e6, pool=160.0)
     0.5
     """
-    held = whole * (running * (behind / full) + minimum(prefixes, running) * (prefix / full))
-    return held / maximum(pool, held)
+    return 1 / maximum(pool / (whole * (running * (behind / full) + minimum(prefixes, running) * (prefix / full))), 1)
