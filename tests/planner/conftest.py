@@ -5,7 +5,10 @@ from collections.abc import Iterator
 import pytest
 
 from gpuplan.estimate.planned import Planned
+from gpuplan.plan.ask_goal import PlanServeAsk
+from gpuplan.plan.ask_serving import ServeAsk
 from gpuplan.planner import serve_answer
+from gpuplan.search.library import Library
 from tests.cli.conftest import call
 
 __all__ = ["asked_once", "call"]
@@ -17,10 +20,10 @@ def asked_once() -> Iterator[None]:
     known: dict[str, Planned] = {}
     answer = serve_answer.plan_serve
 
-    def plan_serve(goal: object, run: object, library: object) -> Planned:
+    def plan_serve(goal: PlanServeAsk, run: ServeAsk, library: Library) -> Planned:
         asked = repr((goal, run))
         if asked not in known:
-            known[asked] = answer(goal, run, library)  # type: ignore[arg-type]
+            known[asked] = answer(goal, run, library)
         return known[asked]
 
     with pytest.MonkeyPatch.context() as patch:

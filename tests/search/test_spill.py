@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 import gpuplan
@@ -9,8 +11,8 @@ import gpuplan
 GIB = 2.0**30
 
 
-def served(model: str, on: str, **options: object) -> gpuplan.api.Answer:
-    return gpuplan.serve(model, on=on, advise=False, **options)  # type: ignore[arg-type]
+def served(model: str, on: str, **options: Any) -> gpuplan.api.Answer:
+    return gpuplan.serve(model, on=on, advise=False, **options)
 
 
 def test_experts_of_as_few_layers_as_fit_go_to_the_host() -> None:
