@@ -61,7 +61,8 @@ _TABLE: dict[str, tuple[str, ...]] = {
         "spec.source-kind E a kind of source that its page is not",
         "spec.source-before E a source that was looked at before there was the accelerator",
         "spec.http-source W an address without https",
-        "spec.misquoted E a figure other than the shipped file of that name has, with the same source cited for both",
+        "spec.misquoted E a figure other than the shipped file of that name has, with the same source cited for both; or a price "
+        "for another instance, region, term or day",
         "spec.refused-source E a link to a place that no file may cite",
         "spec.source-cannot-say E a value of a kind that the publisher it cites does not print",
         "spec.other-part E a source about another part, or about the things of another vendor or provider",

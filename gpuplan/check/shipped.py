@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from gpuplan.check.checked_files import Finding, LoadedCard, LoadedFile, SpecLibrary
+from gpuplan.check.shipped_prices import other_than_shipped
 from gpuplan.errors import SpecError
 from gpuplan.files.read import text_of
 from gpuplan.models.card import load_card
@@ -20,6 +21,7 @@ from gpuplan.models.glance import aliases_in
 from gpuplan.schema import Schema
 from gpuplan.specs.base import SpecFile
 from gpuplan.specs.catalog import Catalog, key, shipped_folder
+from gpuplan.specs.price import PriceList
 from gpuplan.specs.quantity import Sourced, SourcedText
 from gpuplan.strict_yaml import Path_
 
@@ -44,6 +46,8 @@ def against_shipped(one: LoadedFile | LoadedCard, library: SpecLibrary) -> Itera
     if other is None:
         return
     yield from _aliases(one, spec, other, kind, path)
+    if isinstance(one, LoadedFile) and isinstance(spec, PriceList):
+        yield from other_than_shipped(one, spec, other)
     right = {name: (at, value) for name, at, value in _leaves(other, (), ())}
     pages = {entry.url for entry in spec.sources.values()} <= {entry.url for entry in other.sources.values()}
     for name, at, value in _leaves(spec, (), ()):

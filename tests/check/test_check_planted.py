@@ -324,6 +324,22 @@ PRICES = [
         "spec.unknown-reference",
     ),
     one(
+        "the price of an instance of another family",
+        "prices/aws/aws-g6.yaml",
+        r"instance: g6.24xlarge, region: us-west-2, kind: on_demand",
+        "instance: g4ad.16xlarge, region: us-west-2, kind: on_demand",
+        "spec.misquoted",
+        "`g4ad.16xlarge`, where the shipped aws-g6 has this price for `g6.24xlarge`",
+    ),
+    one(
+        "the price of another region",
+        "prices/aws/aws-g6.yaml",
+        r"instance: g6.24xlarge, region: ap-northeast-2, kind: on_demand",
+        "instance: g6.24xlarge, region: ap-east-1, kind: on_demand",
+        "spec.misquoted",
+        "this price for `ap-northeast-2`",
+    ),
+    one(
         "spot above on demand",
         "prices/aws/aws-g6.yaml",
         r"(instance: g6.8xlarge, region: us-east-1, kind: spot, )price: 0.8316 USD/h",
