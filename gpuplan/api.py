@@ -119,7 +119,7 @@ class Answer:
 
     @property
     def changes(self) -> tuple[Change, ...]:
-        """The smallest changes that make it fit, or make it better; none without `advise`."""
+        """The smallest changes that make it fit, or make it better; looked for when first read, none without `advise`."""
         return self.estimate.changes
 
     @property
@@ -238,7 +238,7 @@ def fit(model: Model, /, *, on: str, advise: bool = True, **options: Unpack[FitO
     """Does a model fit on accelerators, with how much room, and what would change the answer?
 
     `options` are those of `gpuplan fit`, with `_` for `-`; a value is a number in base units, or the text that the command line
-    takes. Without `advise` no changes that help are looked for, which takes most of the time.
+    takes. Without `advise` an answer has no changes that help; with it they are looked for once they are read.
 
     >>> fit("llama-3.1-8b", on="h100", context="32k").fits
     True

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from gpuplan.errors import ImpossibleError, Note
 from gpuplan.estimate.money import Money, money_figures
 from gpuplan.estimate.pins import answered, checked, no_number
-from gpuplan.estimate.result import Breakdown, Change, Choice, Estimate, Task, Verdict
+from gpuplan.estimate.result import Breakdown, Choice, Estimate, Task, Verdict
 from gpuplan.estimate.serving_memory import at_least
 from gpuplan.ranges import high_end, interval
 from gpuplan.record import Record
@@ -36,7 +36,6 @@ class Said(Record, kw_only=True):
     money: Money | None = None
     """What its place says of money, which adds figures to those of the estimate."""
     chosen: tuple[Choice, ...] = ()
-    changes: tuple[Change, ...] = ()
     notes: tuple[Note, ...] = ()
 
 
@@ -132,7 +131,7 @@ def _answer(task: Task, said: Said, figures: Mapping[str, Term], breakdowns: Seq
     """The answer whose last breakdown is that of memory."""
     figures = {**figures, **money_figures(figures, said.money)}
     verdict = _verdict(figures, breakdowns[-1])
-    return Estimate(task, said.question, verdict, figures, tuple(breakdowns), said.chosen, said.changes, said.notes)
+    return Estimate(task, said.question, verdict, figures, tuple(breakdowns), said.chosen, said.notes)
 
 
 def _verdict(figures: Mapping[str, Term], memory: Breakdown) -> Verdict:

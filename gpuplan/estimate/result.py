@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from math import inf
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, TypeAlias
 
 from gpuplan.errors import ImpossibleError, Note, Problem
 from gpuplan.formulas.training import unmodelled_seconds
@@ -40,6 +40,15 @@ class Change(Record):
 
     flags: Mapping[str, str]
     effect: str
+
+
+Advice: TypeAlias = Callable[[], tuple[Change, ...]]
+"""Looks for changes."""
+
+
+def no_changes() -> tuple[Change, ...]:
+    """Nothing was looked for."""
+    return ()
 
 
 class Verdict(Record):
@@ -101,7 +110,6 @@ class Estimate(Record):
     figures: Mapping[str, Term]
     breakdowns: tuple[Breakdown, ...]
     chosen: tuple[Choice, ...] = ()
-    changes: tuple[Change, ...] = ()
     notes: tuple[Note, ...] = ()
     command: str = ""
     """What starts it, where the question names an engine whose arguments are on file."""
@@ -113,6 +121,8 @@ class Estimate(Record):
     """Figures of which nothing may reach 1 if requests that come at a rate are to be answered at all: what of a rate is used."""
     bounds: Mapping[str, Term] = field(default_factory=dict)
     """Shares of a peak that are not printed: no doubt carries a time below its work at that peak."""
+    advice: Advice = no_changes
+    """Looks for the changes that help, which takes longer than the answer; asked once somebody reads `changes`."""
 
     def __post_init__(self) -> None:
         """Refuse what physics rules out, and parts that do not sum to their total.
@@ -138,6 +148,11 @@ class Estimate(Record):
             raise ImpossibleError(wrong[0])
 
     @cached_property
+    def changes(self) -> tuple[Change, ...]:
+        """The smallest changes that make it fit, or make it better; looked for when they are first read."""
+        return self.advice()
+
+    @cached_property
     def ranges(self) -> Mapping[str, tuple[float, float]]:
         """The low and high of every figure, from the spread of the uncertain leaves below it, as far as physics allows.
 
@@ -161,8 +176,10 @@ class Estimate(Record):
         return {key: (low, inf) if endless and _WAITS.match(key) else (low, high) for key, (low, high) in made.items()}
 
     def replaced(self, **changes: Any) -> Self:
-        """The same with some fields changed, and with its ranges where none of what they are made of is."""
+        """The same with some fields changed, and with its ranges and changes where none of what they are made of is."""
         made = super().replaced(**changes)
+        if "changes" in self.__dict__ and "advice" not in changes:
+            made.__dict__["changes"] = self.changes
         if "ranges" in self.__dict__ and changes.keys().isdisjoint(("figures", "bounds", "filled")):
             made.__dict__["ranges"] = self.ranges
         return made

@@ -141,7 +141,7 @@ def fit(ask: FitAsk, *, advise: bool = True, library: Library | None = None) -> 
         common = {name: getattr(ask, name) for name in TrainAsk.field_names() if hasattr(ask, name)}
         asked = TrainAsk(**common | {"seq_len": ask.context, "global_batch": ask.batch})
         made = train(asked, options=_shared_with_training(), advise=advise, library=library)
-        return made.replaced(changes=tuple(_as_fit(one) for one in made.changes))
+        return made.replaced(advice=lambda: tuple(map(_as_fit, made.changes)))
     if _makes_pictures(ask):
         return _pictures(ask, advise, library)
     from gpuplan.search.no_pictures import refuse_pictures
@@ -283,7 +283,7 @@ def _advised(
     *,
     changed: Callable[[Question, Library], Estimate] | None = None,
 ) -> Estimate:
-    """The answer with the three smallest changes that help: towards fitting, or towards more of a figure.
+    """The answer, which looks for the three smallest changes that help once they are read: towards fitting, or more of a figure.
 
     `roughly` is a faster answer that says as well whether something fits, `changed` one that says as well whether something that
     differs little from the question is better.
@@ -306,16 +306,18 @@ def _advised(
     made = again(ask)
     if not advise:
         return made
-    from gpuplan.search.changes import Relief, better_changes, fitting_changes
-    from gpuplan.search.serving_engine import of_one_user
 
-    named = made.question.get("engine") if isinstance(ask, (ServeAsk, FitAsk)) else None
-    relief = Relief() if named is None else Relief.of(read.engine(split_name(named)[0])[0])
-    if isinstance(ask, (ServeAsk, FitAsk)) and not made.verdict.fits and (other := of_one_user(ask, read.target(ask.on))) != named:
-        relief = relief._replace(alone=other)
-    if made.verdict.fits:
-        changes = better_changes(ask, made, partial(again, by=changed or answer), figure, options, relief=relief)
-    else:
+    def advice() -> tuple[Change, ...]:
+        from gpuplan.search.changes import Relief, better_changes, fitting_changes
+        from gpuplan.search.serving_engine import of_one_user
+
+        named = made.question.get("engine") if isinstance(ask, (ServeAsk, FitAsk)) else None
+        relief = Relief() if named is None else Relief.of(read.engine(split_name(named)[0])[0])
+        if made.verdict.fits:
+            return better_changes(ask, made, partial(again, by=changed or answer), figure, options, relief=relief)
+        if isinstance(ask, (ServeAsk, FitAsk)) and (other := of_one_user(ask, read.target(ask.on))) != named:
+            relief = relief._replace(alone=other)
         rough = None if roughly is None else partial(again, by=roughly)
-        changes = fitting_changes(ask, again, options, roughly=rough, relief=relief, overloaded=made.verdict.overloaded)
-    return made.replaced(changes=changes)
+        return fitting_changes(ask, again, options, roughly=rough, relief=relief, overloaded=made.verdict.overloaded)
+
+    return made.replaced(advice=advice)

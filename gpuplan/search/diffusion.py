@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import cast, get_args
 
@@ -114,7 +115,7 @@ def answer_diffusion(ask: ServeAsk | FitAsk, library: Library, *, advise: bool =
         notes=(*card.warnings(), *place.notes, *_notes(card, best)),
     )  # fmt: skip
     made = with_pins(diffusion_answer(figures, best.times, best.memory, said, task="serve" if timed else "fit"), ask.pins)
-    return made.replaced(changes=_changes(ask, made, library)) if advise else made
+    return made.replaced(advice=partial(_changes, ask, made, library)) if advise else made
 
 
 def _refuse(ask: ServeAsk | FitAsk) -> None:

@@ -143,7 +143,7 @@ def _answer(
         command = f"{command} --tensor-split {ask.tensor_split}"
     figures = {**made.figures, **money_figures(made.figures, first.subject.money)}
     return Estimate(
-        "serve", question, _verdict(pieces, made, said), figures, breakdowns, tuple(chosen), (),
+        "serve", question, _verdict(pieces, made, said), figures, breakdowns, tuple(chosen),
         (*getattr(ask, "heard", ()), *notes.values()), command if ask.engine is not None else "",
     )  # fmt: skip
 

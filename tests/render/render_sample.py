@@ -78,12 +78,12 @@ def sample(*, fits: bool = True) -> Estimate:
             Breakdown("Time of one step", step, {"forward": forward, "exposed_comm": comm, "optimizer": optimizer}),
         ),
         (Choice("tp", "1", "fastest of 96 legal plans"), Choice("recompute", "selective", "none does not fit at micro-batch 2")),
-        (
+        (Note("target.chosen", "`h100` is taken as the SXM part of 80 GB", "write `h100-pcie-80gb` for the PCIe card"),),
+        advice=lambda: (
             Change({"tp": "2"}, "fits, 12 % slower"),
             Change({"on": "8xh200-sxm-141gb"}, "fits with 54 GiB free"),
             Change(
                 {"zero-stage": "3", "recompute": "full"}, "fits, 31 % slower, and leaves the plan otherwise as it was asked for"
             ),
         ),
-        (Note("target.chosen", "`h100` is taken as the SXM part of 80 GB", "write `h100-pcie-80gb` for the PCIe card"),),
     )
