@@ -43,14 +43,6 @@ RINGS_ALONE = Source(
     section="of all-gather and reduce-scatter ring, PAT and what the switches do; PAT where a node has one rank (ncclPatEnable)",
     checked="2026-11-30",
 )
-TWO_NODES = Source(
-    "docs",
-    "NVIDIA/nccl issue 946: Tree bandwidth larger than ring on two nodes",
-    url="https://github.com/NVIDIA/nccl/issues/946",
-    section="two nodes are a special case: with trees half as much goes over the network as inside the nodes",
-    note="rings of three and more reach 0.95 to 0.98 of the network: NVIDIA/nccl issues 1368 (5 nodes) and 1801 (3)",
-    checked="2026-11-30",
-)
 SCALING_BOOK = Source(
     "paper",
     "How to Scale Your Model, Sharded Matrices and How to Multiply Them",
@@ -135,8 +127,8 @@ def ring_wire(*, size: Bytes, rounds: Count, reach: Count, ranks: Count) -> Byte
 def network_ring_wire(*, size: Bytes, reach: Count, ranks: Count, covered: Count) -> Bytes:
     """Bytes that each rank's share of the network carries when an all-gather or a reduce-scatter goes round all `reach` ranks.
 
-    Nothing is summed inside a node before it leaves it: of everything that a node's ranks hand round, all but their own comes in
-    over the network once; an all-reduce is both. `covered` ranks are inside a node, `ranks` is how many nodes.
+    All-reduces of several nodes are summed inside each before they leave it; these are not: of everything that a node's ranks
+    hand round, all but their own comes in over the network once. `covered` ranks are inside a node, `ranks` is how many nodes.
 
     >>> network_ring_wire(size=8e9, reach=16.0, ranks=2.0, covered=8.0) / 1e9
     0.9375
@@ -144,18 +136,6 @@ def network_ring_wire(*, size: Bytes, reach: Count, ranks: Count, covered: Count
     0.0
     """
     return where(ranks > 1.0, (reach - 1.0) / reach * size / covered, 0.0 * size)
-
-
-@formula(TWO_NODES)
-def by_tree_or_ring(*, nodes: Count, tree: Seconds, ring: Seconds) -> Seconds:
-    """Transfer of an all-reduce over a network: by trees between two nodes, by a ring through all ranks of more.
-
-    Trees of two nodes sum up inside each before anything leaves it. Those of more nodes send as much as a ring, at a lower rate.
-
-    >>> by_tree_or_ring(nodes=2.0, tree=1.0, ring=1.4), by_tree_or_ring(nodes=4.0, tree=2.0, ring=2.1)
-    (1.0, 2.1)
-    """
-    return where(nodes > 2.0, ring, tree)
 
 
 @formula(NCCL_TESTS)

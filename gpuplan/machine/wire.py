@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from gpuplan.errors import Problem, UnknownError
 from gpuplan.formulas import collectives as fabric
-from gpuplan.formulas.basic import repeated_bytes, repeated_seconds
+from gpuplan.formulas.basic import repeated_seconds
 from gpuplan.formulas.links import oversubscribed
 from gpuplan.formulas.memory import shard_bytes
 from gpuplan.machine.hardware import Hardware
@@ -24,8 +24,8 @@ ZERO = Term("zero", 0.0, "s", DEFINITION)
 PLACED = Source("definition", "the placement of the group on the fabric")
 RINGS = {"all_reduce": 2.0, "all_gather": 1.0, "reduce_scatter": 1.0}
 """How often a collective goes round a ring of its ranks."""
-FLAT = ("all_gather", "reduce_scatter", "all_reduce")
-"""Collectives that go round all ranks of all nodes, whichever node they are in; all-reduces of more than two nodes alone."""
+FLAT = ("all_gather", "reduce_scatter")
+"""Collectives that go round all ranks of all nodes, whichever node they are in."""
 NCCL = ("switched", "hybrid-mesh", "pcie-tree")
 """Links inside machines whose library that is known of; others cut a collective by the levels of a torus or a mesh."""
 _WIRE: dict[str, Formula[...]] = {
@@ -57,7 +57,7 @@ def collective_seconds(item: Collective, hw: Hardware, *, custom_all_reduce: boo
     latencies: list[Term] = []
     reaches: list[Term] = []
     for at, level in enumerate(hw.levels):
-        here, ring, around = f"{name}.{level.name}", None, None
+        here, ring = f"{name}.{level.name}", None
         inner = below or Term(f"{here}.below", 1.0, "1", PLACED)
         if at == len(hw.levels) - 1:
             reach = item.group
@@ -76,16 +76,12 @@ def collective_seconds(item: Collective, hw: Hardware, *, custom_all_reduce: boo
         elif at > 0 and level.topology == "pcie-tree" and item.kind in RINGS:
             rounds = Term(f"{here}.rounds", RINGS[item.kind], "1", DEFINITION)
             wire = fabric.ring_wire.term(f"{here}.wire_bytes", size=item.size, rounds=rounds, reach=reach, ranks=ranks)
-        elif item.kind == "all_reduce" and (around := _ring_share(hw, at, item.kind)) is not None:
-            wire = _WIRE[item.kind].term(f"{here}.wire_bytes", size=item.size, ranks=ranks, covered=inner)
         elif not item.by_owners and (ring := _ring_share(hw, at, item.kind)) is not None:
             wire = fabric.network_ring_wire.term(f"{here}.wire_bytes", size=item.size, reach=reach, ranks=ranks, covered=inner)
         else:
             wire = _WIRE[item.kind].term(f"{here}.wire_bytes", size=item.size, ranks=ranks, covered=inner)
         prefix = f"fabric.{level.name}.{kind}"
         transfer = _transfer(here, hw, prefix, at, wire=wire, ranks=ranks, item=item, share=ring)
-        if around is not None:
-            transfer = _around(here, hw, prefix, at, transfer, reach=reach, ranks=ranks, inner=inner, item=item, share=around)
         transfers.append(transfer)
         start = _latency(here, hw, prefix, ranks, item.size)
         latencies.append(start if ring is None else _ring_latency(here, hw, prefix, (ranks, inner), transfer, start))
@@ -203,17 +199,6 @@ def _transfer(
     share = share or _share(here, hw, prefix, at, ranks=ranks, item=item)
     on_wire = fabric.wire_seconds.term(f"{here}.wire_s", wire=wire, bandwidth=bandwidth, share=share)
     return fabric.level_seconds.term(f"{here}.transfer_s", wire=on_wire, ramp=hw.parameter(f"{prefix}.ramp"))
-
-
-def _around(
-    here: str, hw: Hardware, prefix: str, at: int, tree: Term, *, reach: Term, ranks: Term, inner: Term, item: Collective,
-    share: Term,
-) -> Term:  # fmt: skip
-    """The transfer of an all-reduce that goes round all ranks of more than two nodes, twice; `tree` is that of two."""
-    once = fabric.network_ring_wire.term(f"{here}.once_bytes", size=item.size, reach=reach, ranks=ranks, covered=inner)
-    twice = repeated_bytes.term(f"{here}.ring_bytes", count=Term(f"{here}.rounds", RINGS[item.kind], "1", DEFINITION), size=once)
-    ring = _transfer(f"{here}.ring", hw, prefix, at, wire=twice, ranks=ranks, item=item, share=share)
-    return fabric.by_tree_or_ring.term(f"{here}.tree_or_ring_s", nodes=ranks, tree=tree, ring=ring)
 
 
 def _share(here: str, hw: Hardware, prefix: str, at: int, *, ranks: Term, item: Collective) -> Term:
