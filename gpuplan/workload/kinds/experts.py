@@ -75,8 +75,7 @@ def experts(draft: Draft, moe: Moe) -> list[Term]:
         if not moe.shared_experts and split.sequence_parallel:
             tp = summing_ranks.term(f"{at}.summing_ranks", tp=tp, ep=split.ep, etp=split.etp)
         draft.summed(tp)
-    if setting.capacity is not None:
-        one_hot_exchange(draft, top_k=top_k, capacity=setting.capacity, width=outer)
+    one_hot_exchange(draft, top_k=top_k, width=outer)
     draft.stream(
         Role.PERMUTE, repeated_bytes.term(f"{at}.permute_bytes", count=count("permute_passes"), size=size), count("permute_kernels")
     )

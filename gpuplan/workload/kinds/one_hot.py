@@ -1,10 +1,8 @@
 """How do tokens reach the slots of experts of a fixed capacity, and come back, where products with one-hot masks take them?
 
-GShard's way (arXiv 2006.16668, algorithm 2), of MaxText with a capacity factor: `BSM,BSEC -> EBCM` before the experts and
-`EBCM,BSEC -> BSM` behind them (src/maxtext/layers/moe.py, dense_matmul and generate_masks, commit e591f30c,
-https://github.com/AI-Hypercomputer/maxtext/blob/e591f30cbbf217ed67ef71263ec0538239f9c3b8/src/maxtext/layers/moe.py). Both are dense: every
-token of a sequence is multiplied with every slot, so that they grow with the square of the length and may take longer than the
-experts.
+GShard's way (arXiv 2006.16668, algorithm 2), and MaxText's with a capacity factor: `BSM,BSEC -> EBCM` before the experts and
+`EBCM,BSEC -> BSM` behind them (dense_matmul of layers/moe.py, linked below). Both are dense: every token of a sequence is
+multiplied with every slot, so that they grow with the square of the length and may take longer than the experts.
 """
 
 from __future__ import annotations
@@ -28,9 +26,14 @@ KEPT = Term("work.masks_kept", 3.0, "B", CODE)
 """Of both, as the backward pass finds them."""
 
 
-def one_hot_exchange(draft: Draft, *, top_k: Term, capacity: Term, width: Term) -> None:
-    """The masks of each group of sequences, and the products that take tokens of a width to slots and back."""
-    leaf, at, work = draft.leaves, draft.at, draft.setting.work
+def one_hot_exchange(draft: Draft, *, top_k: Term, width: Term) -> None:
+    """The masks of each group of sequences, and the products that take tokens of a width to slots and back, where masks do.
+
+    Slots are written with the experts outermost and products work sequence by sequence, so that copies are permuted all the same.
+    """
+    leaf, at, work, capacity = draft.leaves, draft.at, draft.setting.work, draft.setting.capacity
+    if capacity is None:
+        return
     part = leaf.split(f"{at}.masked_width", width, draft.setting.split.tp)
     slots_a_token = leaf.times(f"{at}.slots_a_token", top_k, capacity)
     for group in work.groups:
