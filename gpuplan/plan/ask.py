@@ -137,8 +137,8 @@ class TrainAsk(Spending, Common, kw_only=True):
     capacity_factor: Annotated[
         float | None,
         Option(
-            "Tokens that an expert takes over the mean, such as `1.25`: it is padded to as many, and what is more is dropped;"
-            " left out, no token is dropped", PARALLEL, "RATIO", least=0.01, most=1e6,
+            "Tokens that an expert takes at most, and is padded to, over the mean; left out, all", PARALLEL, "RATIO", least=0.01,
+            most=1e6,
         ),
     ] = None  # fmt: skip
     sync_every: Annotated[

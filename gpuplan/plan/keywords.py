@@ -153,8 +153,7 @@ class TrainOptions(TypedDict, total=False):
     """Tokens of the busiest expert over those of the idlest, such as `20`; 1: even; left out, even in training, and 200 in
     serving, as measured."""
     capacity_factor: Number
-    """Tokens that an expert takes over the mean, such as `1.25`: it is padded to as many, and what is more is dropped; left out, no
-    token is dropped."""
+    """Tokens that an expert takes at most, and is padded to, over the mean; left out, all."""
     sync_every: Whole
     """Steps that replicas, or groups of --shard-group, take before they average (DiLoCo)."""
     recompute: words.Recompute | None
