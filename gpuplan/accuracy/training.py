@@ -100,7 +100,8 @@ def training_ask(
         precision=_precision(row), optimizer=_optimizer(row), compiled=None if stands_in else run.get("compile"),
         liger=True if "liger" in str(run.get("kernels") or "").lower() else None,
         sequence_parallel=run.get("sequence_parallel") if isinstance(run.get("sequence_parallel"), bool) else None,
-        overlap=_overlap(run), graphs=_graphs(run), dispatcher=_dispatcher(run), scaling=_scaling(row),
+        overlap=_overlap(run), graphs=_graphs(run), dispatcher=_dispatcher(run), capacity_factor=_capacity(row),
+        scaling=_scaling(row),
         fp8_attention=run.get("fp8_attention") if isinstance(run.get("fp8_attention"), bool) else None,
         offload=_offload(run), offload_layers=_offload_layers(run),
         reduce_in=_reduce_in(row), mtp=modules_of(run), **stages_of(run, degrees.get("pp", 1)),
@@ -378,6 +379,12 @@ def _graphs(run: Mapping[str, Any]) -> bool | None:
 def _dispatcher(run: Mapping[str, Any]) -> Any:
     said = run.get("moe_dispatcher")
     return None if said is None else said if said in ("deepep", "hybridep") else "alltoall"
+
+
+def _capacity(row: Row) -> float | None:
+    """Slots of an expert over the mean, where a row of MaxText says it: it drops the tokens beyond."""
+    said = row.run.get("moe_capacity_factor", row.run.get("capacity_factor"))
+    return float(said) if isinstance(said, (int, float)) and row.engine in XLA else None
 
 
 def _reduce_in(row: Row) -> ReduceIn | None:

@@ -290,6 +290,7 @@ def step_work(
         step=step,
         types=types,
         once_a_node=profile.experts.dispatch == "once-a-node",
+        one_hot=profile.experts.capacity == "one-hot",
         habits=habits.replaced(padded=padding_of(subject, plan, profile, leaves)),
         kv_heads=subject.engine.kv_heads,
         mtp_from=subject.origins.get("mtp", USER),
@@ -305,6 +306,8 @@ def padding_of(subject: WorkSubject, plan: TrainPlan, profile: TrainingProfile, 
     found = subject.arch.moes
     if profile.experts.padded is None or not found:
         return None
+    if plan.parallel.capacity_factor is not None:
+        return Term("plan.capacity_factor", plan.parallel.capacity_factor, "1", USER)
     if plan.parallel.expert_load is not None:
         return Term("plan.expert_load", plan.parallel.expert_load, "1", USER)
     said = plan.parallel.expert_skew

@@ -129,11 +129,18 @@ class TrainAsk(Spending, Common, kw_only=True):
     expert_load: Annotated[
         float | None,
         Option(
-            "Tokens of the fullest rank of experts over the mean, or the capacity factor, such as `1.25`; left out, 1", PARALLEL,
+            "Tokens of the fullest rank of experts over the mean, such as `1.25`; left out, 1", PARALLEL,
             "RATIO", least=1, most=1e6, too_small="the fullest rank has no less than the mean, 1",
         ),
     ] = None  # fmt: skip
     expert_skew: Annotated[float | None, SKEW] = None
+    capacity_factor: Annotated[
+        float | None,
+        Option(
+            "Tokens that an expert takes at most, and is padded to, over the mean; left out, all", PARALLEL, "RATIO", least=0.01,
+            most=1e6,
+        ),
+    ] = None  # fmt: skip
     sync_every: Annotated[
         int | None,
         Option("Steps that replicas, or groups of --shard-group, take before they average (DiLoCo)", PARALLEL),

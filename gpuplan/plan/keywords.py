@@ -148,10 +148,12 @@ class TrainOptions(TypedDict, total=False):
     etp: Whole
     """Tensor parallel degree of experts; left out, whole experts once ep is above 1."""
     expert_load: Number
-    """Tokens of the fullest rank of experts over the mean, or the capacity factor, such as `1.25`; left out, 1."""
+    """Tokens of the fullest rank of experts over the mean, such as `1.25`; left out, 1."""
     expert_skew: Number
     """Tokens of the busiest expert over those of the idlest, such as `20`; 1: even; left out, even in training, and 200 in
     serving, as measured."""
+    capacity_factor: Number
+    """Tokens that an expert takes at most, and is padded to, over the mean; left out, all."""
     sync_every: Whole
     """Steps that replicas, or groups of --shard-group, take before they average (DiLoCo)."""
     recompute: words.Recompute | None

@@ -48,9 +48,11 @@ class Parallelism(Record, kw_only=True):
     redundant_experts: Num = 0.0
     """Serving: experts that are held a second time, of each layer."""
     expert_load: float | None = None
-    """Tokens of the fullest rank of experts over the mean, such as the capacity factor; None: the router balances them."""
+    """Tokens of the fullest rank of experts over the mean; None: the router balances them."""
     expert_skew: float | None = None
     """Tokens of the busiest expert over those of the idlest; None: as usual of the task, in training even."""
+    capacity_factor: float | None = None
+    """Tokens that each expert is padded to and takes at most, over the mean; None: none is dropped or padded."""
     cp_kind: ContextKind = "ring"
     """How ranks that share a sequence attend to all of it: keys and values in a ring, gathered, or heads exchanged (Ulysses)."""
 

@@ -15,7 +15,8 @@ from gpuplan.record import Record
 
 Result: TypeAlias = Literal[
     "input", "latent_query", "latent_kv", "query", "key", "value", "attention_gate", "context", "log_sum_exp", "out",
-    "scanned", "gate", "up", "inner", "down", "routing", "dispatched", "expert_gate", "expert_up", "expert_inner", "expert_down",
+    "scanned", "gate", "up", "inner", "down", "routing", "masks", "dispatched", "expert_gate", "expert_up", "expert_inner",
+    "expert_down",
 ]  # fmt: skip
 """What a layer makes that its backward pass may read; some of it has a name that a policy can say."""
 

@@ -64,7 +64,7 @@ def _of_plan(ask: TrainAsk, plan: TrainPlan, arch: Architecture) -> Iterator[Idl
     """The options that a plan leaves nothing to do, and why."""
     p = plan.parallel
     if not experts_of(arch):
-        yield ("expert_load", "expert_skew", "dispatcher"), "the model has no experts", ""
+        yield ("expert_load", "expert_skew", "capacity_factor", "dispatcher"), "the model has no experts", ""
     elif p.ep == 1:
         yield ("dispatcher",), "experts are not spread (ep 1), so no tokens travel to them", "use --ep 2 or more"
     if p.dp * p.cp == 1:

@@ -362,7 +362,7 @@ def space_of(ask: TrainAsk, found: Found) -> tuple[Space[TrainPlan], list[Choice
         parallel=Parallelism(
             sequence_parallel=sequence_parallel, schedule=ask.schedule or _schedule(ask, profile),
             cp_kind=ask.cp_kind or "ring",
-            expert_load=ask.expert_load, expert_skew=ask.expert_skew,
+            expert_load=ask.expert_load, expert_skew=ask.expert_skew, capacity_factor=ask.capacity_factor,
         ),
         seq_len=float(seq_len), global_batch=float(global_batch), micro_batch=1.0, precision=precision,
         optimizer=ask.optimizer or "adamw", mtp=float(mtp), tuning=tuning_of(ask), saving=saving_of(ask), padded=bool(ask.padded),

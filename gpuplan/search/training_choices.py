@@ -93,8 +93,9 @@ def split_rules(ask: TrainAsk, engine: Engine) -> Iterator[Rule]:
         yield Rule(False, partial(_no_split, "etp", ask.etp, engine))
     if ask.padded and ask.document_spread is not None and profile.pads_to != "longest":
         yield Rule(False, partial(_no_spread, engine, profile.pads_to))
-    if ask.expert_load is not None and ask.expert_skew is not None:
-        yield Rule(False, _load_twice)
+    loads = [name for name in ("expert_load", "expert_skew", "capacity_factor") if getattr(ask, name) is not None]
+    if len(loads) > 1:
+        yield Rule(False, partial(_load_twice, loads))
 
 
 def _no_spread(engine: Engine, pads_to: str) -> Problem:
@@ -106,8 +107,9 @@ def _no_spread(engine: Engine, pads_to: str) -> Problem:
     return Problem("plan.document-spread", what, hint)
 
 
-def _load_twice() -> Problem:
-    what = "--expert-load and --expert-skew both say how full the fullest rank of experts is"
+def _load_twice(names: list[str]) -> Problem:
+    options = [f"--{name.replace('_', '-')}" for name in names]
+    what = f"{' and '.join(options)} {'both' if len(options) == 2 else 'all'} say how full the fullest rank of experts is"
     return Problem("plan.expert-load", what, "give one of them")
 
 

@@ -264,6 +264,9 @@ class Experts(Schema):
     dispatch: Literal["each-copy", "once-a-node"] | None = None
     """Every copy of a token is sent, or copies for one node cross the network once and are passed on inside it (DeepEP, HybridEP);
     None: every copy, and what dispatchers change is not known."""
+    capacity: Literal["one-hot"] | None = None
+    """Where experts have a fixed capacity: `one-hot`, tokens reach their slots and come back by dense products with one-hot masks
+    of each sequence (GShard's einsum); None: as without a capacity."""
     host: SecondsField | None = None
     """Further host time to issue the forward pass of each expert of a rank: its matmuls and casts, and its part of the sorting."""
     start: SecondsField | None = None

@@ -6,7 +6,7 @@ from gpuplan.formulas.basic import product, repeated_bytes
 from gpuplan.term import Term
 from gpuplan.work import Attention, Matmul, Stream
 from gpuplan.workload.counts import count
-from gpuplan.workload.program import LayerProgram, Op, Phase
+from gpuplan.workload.program import MASKED, LayerProgram, Op, Phase, Role
 
 
 def backward(forward: LayerProgram, key: str, gradient: Term, *, frozen: bool = False) -> LayerProgram:
@@ -23,6 +23,8 @@ def _of(op: Op, key: str, gradient: Term, *, frozen: bool) -> list[Op]:
     name = op.called(Phase.BACKWARD, key)
     base = op.replaced(phase=Phase.BACKWARD, makes=(), matrices=())
     match op.item:
+        case Matmul() if op.role in MASKED:
+            return [base.replaced(item=item) for item in mask_gradients(op.item, name, weighted=op.role is Role.UNSLOTTED)]
         case Matmul():
             made = product_gradients(op.item, name, gradient, frozen=frozen)
             return [base.replaced(item=item) for item in made]
@@ -35,6 +37,14 @@ def _of(op: Op, key: str, gradient: Term, *, frozen: bool) -> list[Op]:
             return [base.replaced(item=op.item.replaced(name=name, size=size, launches=launches))]
         case _:
             return [base.replaced(item=op.item.replaced(name=name))]
+
+
+def mask_gradients(item: Matmul, name: str, *, weighted: bool) -> list[Matmul]:
+    """The gradient of what a mask is multiplied with, and that of the mask where it holds weights."""
+    found = [item.replaced(name=f"{name}_of_rows", m=item.k, k=item.m)]
+    if weighted:
+        found.append(item.replaced(name=f"{name}_of_mask", n=item.k, k=item.n))
+    return found
 
 
 def product_gradients(item: Matmul, name: str, gradient: Term, *, frozen: bool) -> list[Matmul]:

@@ -22,6 +22,8 @@ class LayerSetting(Record, kw_only=True):
     work: Pass
     once_a_node: bool = False
     """Copies of a token for one node cross the network once; otherwise every copy does."""
+    capacity: Term | None = None
+    """Slots of an expert over its mean of tokens, where products with one-hot masks take tokens to them; None: they are sent."""
     own_types: Mapping[Part, Types] | None = None
     """Parts whose products are in other types."""
 

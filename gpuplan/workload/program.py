@@ -84,6 +84,10 @@ class Role(Enum):
     """Narrow weights, in 16 bits for the product that follows."""
     EXPERTS_UP = "experts_up"
     EXPERTS_DOWN = "experts_down"
+    MASKS = "masks"
+    SLOTTED = "slotted"
+    UNSLOTTED = "unslotted"
+    """One-hot masks of tokens and slots, and the products with them before and behind experts of a fixed capacity."""
     EMBEDDED = "embedded"
     """Pixels to patches."""
     PROJECTED = "projected"
@@ -115,6 +119,8 @@ ENDS = frozenset((Role.OUT, Role.DOWN, Role.EXPERTS_DOWN))
 """Products that are cut by rows over tensor parallel ranks: what they make is summed."""
 WITHOUT_WEIGHTS = frozenset((Role.SCAN, Role.WITHIN_CHUNKS, Role.OVER_CHUNKS, Role.INDEX_SCORES))
 """Products of activations and states alone."""
+MASKED = frozenset((Role.SLOTTED, Role.UNSLOTTED))
+"""Products of a mask with activations."""
 OVER_SEQUENCES = frozenset((Role.ATTENTION, Role.INDEX_SCORES, Role.CHOICE))
 """What sees sequences as a whole, however many passes their tokens take."""
 ADAPTERS = frozenset((Role.ADAPTER_DOWN, Role.ADAPTER_UP, Role.SCALES))

@@ -159,7 +159,7 @@ class TrainingWork(Record):
 
 def training_work(
     arch: Architecture, counts: ParamCount, leaves: Leaves, plan: TrainPlan, *, step: StepTerms, types: Types,
-    once_a_node: bool = False, habits: KeepingHabits | None = None,
+    once_a_node: bool = False, one_hot: bool = False, habits: KeepingHabits | None = None,
     stored: Term | None = None, kv_heads: KvHeads = "replicated", remat: Remat | None = None,
     mtp_from: Source = USER, leftover: Leftover = "between",
 ) -> TrainingWork:  # fmt: skip
@@ -191,7 +191,8 @@ def training_work(
     )
     work, encoding = _passes(arch, leaves, step, work)
     leaves("hidden", arch.hidden)
-    setting = LayerSetting(leaves=leaves, split=split, types=types, work=work, once_a_node=once_a_node)
+    capacity = _capacity(plan) if one_hot else None
+    setting = LayerSetting(leaves=leaves, split=split, types=types, work=work, once_a_node=once_a_node, capacity=capacity)
     tuning = plan.tuning
     keeper = KeptTensors(
         leaves=leaves, split=split, work=work, habits=habits or KeepingHabits(), tuning=tuning,
@@ -325,10 +326,18 @@ def _named_results(made: BlockWork, named: NamedResults, key: str) -> BlockWork:
 def _expert_tokens(plan: TrainPlan, tokens: Term, step: StepTerms, etp: Term, padded: Term | None) -> Term:
     """Token copies (for one a token) of the fullest rank of experts: the mean, times the load that the plan names, or padding."""
     mean = expert_rank_tokens.term("step.expert_tokens", tokens=tokens, top_k=ONE, tp=step.tp, etp=etp)
+    capacity = _capacity(plan)
+    if capacity is not None:
+        return product.term("step.expert_slots", a=mean, b=capacity)
     if plan.parallel.expert_load is None:
         return mean if padded is None else product.term("step.padded_expert_tokens", a=mean, b=padded)
     load = Term("plan.expert_load", plan.parallel.expert_load, "1", USER)
     return product.term("step.fullest_expert_tokens", a=mean, b=load)
+
+
+def _capacity(plan: TrainPlan) -> Term | None:
+    """What every expert is padded to over the mean of its tokens; None: no token is dropped."""
+    return _named("capacity_factor", plan.parallel.capacity_factor)
 
 
 def _expert_skew(plan: TrainPlan) -> Term | None:

@@ -42,8 +42,8 @@ def mixers_of(card: ModelCard) -> list[Mixer]:
 
 MODELS = (*NAMED, *of_other_kinds(*NAMED))
 LAYOUT = (
-    "zero_stage", "sequence_parallel", "schedule", "cp_kind", "etp", "expert_load", "expert_skew", "sync_every", "shard_group",
-    "reshard_group",
+    "zero_stage", "sequence_parallel", "schedule", "cp_kind", "etp", "expert_load", "expert_skew", "capacity_factor", "sync_every",
+    "shard_group", "reshard_group",
     "first_stage_layers", "last_stage_layers",
 )  # fmt: skip
 DEGREES = ("tp", "pp", "dp", "cp", "ep", "vpp")

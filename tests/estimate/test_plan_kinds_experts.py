@@ -34,9 +34,9 @@ def test_folded_experts_hold_what_the_paper_says(tp: int, ep: int, etp: int) -> 
 @pytest.mark.parametrize("factor", [1.25, 2.0])
 def test_a_capacity_factor_is_the_work_of_an_expert(factor: float) -> None:
     # GShard (arXiv 2006.16668, 2.2) and Switch (2101.03961, 2.2): capacity = tokens / experts x factor; experts compute as much.
-    even, full = (made(tp=1.0, dp=64.0, ep=8.0, **given) for given in ({}, {"expert_load": factor}))
+    even, full = (made(tp=1.0, dp=64.0, ep=8.0, **given) for given in ({}, {"capacity_factor": factor}))
 
     def rows(figures: TrainingFigures) -> float:
-        return max(float(term.value) for term in figures.time.step.walk() if term.name.endswith("expert_tokens"))
+        return max(float(term.value) for term in figures.time.step.walk() if term.name.endswith(("expert_tokens", "expert_slots")))
 
     assert rows(full) == pytest.approx(factor * rows(even))

@@ -265,6 +265,14 @@ def test_a_fuller_rank_of_experts_takes_more_memory_and_time() -> None:
     assert full.time.step.value > even.time.step.value
 
 
+def test_more_capacity_takes_more_memory_and_time() -> None:
+    base: dict[str, Any] = {"dp": 16.0, "ep": 8.0}
+    made = [figures("mixtral-8x7b", train_plan(**base, capacity_factor=factor)) for factor in (1.0, 1.25, 2.0)]
+    peaks, steps = [float(one.memory.peak.value) for one in made], [float(one.time.step.value) for one in made]
+    assert peaks == sorted(set(peaks))
+    assert steps == sorted(set(steps))
+
+
 def test_a_more_uneven_router_takes_more_memory_and_time() -> None:
     base: dict[str, Any] = {"dp": 16.0, "ep": 4.0}
     even, some, more = (figures("mixtral-8x7b", train_plan(**base, expert_skew=skew)) for skew in (None, 4.0, 40.0))

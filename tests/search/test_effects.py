@@ -90,6 +90,7 @@ VALUES: dict[str, list[Any]] = {
     "region": ["us-east-1", "us-central1"], "rollout_engine": ["vllm", "sglang"], "reward_model": ["gpt2"], "critic": ["gpt2"],
     "tokens": [1e9, 1e12], "mtbf": [3.6e6, 3.6e8], "checkpoint_every": [600.0, 7200.0], "documents": [512, 2048],
     "document_spread": [0.5, 1.5], "expert_load": [1.2, 2.0], "expert_skew": [4.0, 400.0], "samples": [1e6, 1e8],
+    "capacity_factor": [1.25, 2.0],
     "params": [1e6, 1e7], "grid": ["france", "0.9 kg/kWh"], "api_price": ["0.6/2.4/0.06"],
     "flop_per_sample": [1e9, 1e10], "activation_bytes": [1e6, 1e8], "sample_bytes": [1e5, 1e8], "decode_rate": [1.0, 100.0],
     "storage_bandwidth": [1e8, 1e10], "nvme_bandwidth": [1e9, 5e9], "cpus": [2, 200], "zero_stage": [0, 1, 2, 3],

@@ -193,6 +193,8 @@ def _without(made: dict[str, Any]) -> dict[str, Any]:
     first: dict[tuple[str, ...], str] = {}
     for key, one in kept.items():
         words = tuple(one.get("items", {}).get("enum", ()))
+        if words:  # They stand there: no examples are wanted.
+            one["description"] = re.sub(r", such as [^;]+", "", one["description"])
         if words and (before := first.setdefault(words, key)) != key:
             kept[key] = one | {"items": {"type": "string"}, "description": f"{one['description']} (the words of `{before}`)"}
     return {"type": "object", "properties": kept, "required": ["model", "on"], "additionalProperties": False}

@@ -15,6 +15,7 @@ from gpuplan.workload.counts import count
 from gpuplan.workload.dispatch import also_held, load_of, shared_exchange
 from gpuplan.workload.draft import Draft
 from gpuplan.workload.kinds.feed_forward import ADAPTED, feed_forward
+from gpuplan.workload.kinds.one_hot import one_hot_exchange
 from gpuplan.workload.program import Part, Role
 
 
@@ -74,6 +75,7 @@ def experts(draft: Draft, moe: Moe) -> list[Term]:
         if not moe.shared_experts and split.sequence_parallel:
             tp = summing_ranks.term(f"{at}.summing_ranks", tp=tp, ep=split.ep, etp=split.etp)
         draft.summed(tp)
+    one_hot_exchange(draft, top_k=top_k, width=outer)
     draft.stream(
         Role.PERMUTE, repeated_bytes.term(f"{at}.permute_bytes", count=count("permute_passes"), size=size), count("permute_kernels")
     )
