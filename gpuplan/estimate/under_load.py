@@ -414,7 +414,7 @@ def wait_at_rate(
     if by_turns(model):
         deviation = step_deviation_of_ranks.term(
             "load.step_deviation", token=token, rate=rate, added=prompts.added, passes=prompts.lengthened,
-            ranks=model.serve.sharing.attention_dp,
+            ranks=model.serve.sharing.attention_dp, pp=model.serve.pp,
         )  # fmt: skip
     else:
         deviation = spreads.mixed_step_deviation.term(
