@@ -317,7 +317,7 @@ class _Waves(Record, kw_only=True):
                 group = waving.users_of_pass.term("wave.group", users=at_once, passes=passes, ranks=ranks)
                 groups = waving.groups_of_users.term("wave.groups", users=at_once, group=group)
                 each = prompts_beside(model, at_once, full, at="wave_", users=at_once, read=group).own
-            ended = waving.ended_meanwhile.term("wave.ended", lag=lag, step=token, users=groups)
+            ended = waving.ended_meanwhile.term("wave.ended", lag=lag, step=token, passes=prompts.passes, users=groups)
             again = waving.come_back_seconds.term("wave.again", each=each, ended=ended, users=groups)
             others, of_run = (
                 waving.passes_of_others.term(name, whole=whole, passes=passes, turns=turns, output=_output(model), last=part)

@@ -113,15 +113,17 @@ def wave_token_seconds(*, token: Seconds, step: Seconds, others: Seconds, output
 
 
 @formula(DEFINITION)
-def ended_meanwhile(*, lag: Seconds, step: Seconds, users: Count) -> Count:
-    """Answers that end, each a mean step after the one before, until the first of their `users` is back with a prompt.
+def ended_meanwhile(*, lag: Seconds, step: Seconds, passes: Count, users: Count) -> Count:
+    """Answers that end, each as many mean steps after the one before as its prompt took `passes`, until the first user is back.
 
-    That is after the `lag` of answer and request, in the middle of a step.
+    That is after the `lag` of answer and request, in the middle of a step. All `users` but itself may have ended by then.
 
-    >>> ended_meanwhile(lag=0.02, step=0.01, users=64), ended_meanwhile(lag=0.02, step=0.01, users=2)
+    >>> ended_meanwhile(lag=0.02, step=0.01, passes=1, users=64), ended_meanwhile(lag=0.02, step=0.01, passes=1, users=2)
     (2.5, 1.0)
+    >>> ended_meanwhile(lag=0.02, step=0.01, passes=10, users=64)
+    0.25
     """
-    return minimum(lag / step + 0.5, users - 1)
+    return minimum((lag / step + 0.5) / passes, users - 1)
 
 
 @formula(DEFINITION)
