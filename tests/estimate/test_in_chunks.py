@@ -23,13 +23,15 @@ def passes(model: str, **given: Any) -> tuple[float, float]:
 @pytest.mark.parametrize(
     ("engine", "given", "tokens", "cut"),
     [
-        ("vllm@0.5.3", {}, 2048, False),
-        ("vllm@0.6.3", {}, 512, True),
-        ("vllm@0.6.6", {}, 2048, True),
+        ("vllm@0.5.3", {"max_context": 131_072}, 2048, False),
+        ("vllm@0.6.3", {"max_context": 131_072}, 512, True),
+        ("vllm@0.6.3", {"prompt": 40_000}, 512, True),
+        ("vllm@0.6.6", {"max_context": 131_072}, 2048, True),
         ("vllm@0.6.6", {"max_context": 32_768}, 2048, False),
-        ("vllm@0.6.6", {"max_context": 32_768, "chunked_prefill": True}, 2048, True),
-        ("vllm@0.6.6", {"chunked_prefill": False}, 2048, False),
-        ("vllm@0.6.6", {"recv_interval": 10}, 2048, False),
+        ("vllm@0.6.6", {}, 2048, False),
+        ("vllm@0.6.6", {"chunked_prefill": True}, 2048, True),
+        ("vllm@0.6.6", {"max_context": 131_072, "chunked_prefill": False}, 2048, False),
+        ("vllm@0.6.6", {"max_context": 131_072, "recv_interval": 10}, 2048, False),
     ],
 )
 def test_long_limits_are_read_in_chunks(engine: str, given: dict[str, Any], tokens: int, *, cut: bool) -> None:
