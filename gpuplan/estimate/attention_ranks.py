@@ -88,7 +88,8 @@ def waited(model: ServingModel, at: str, own: Term, batch: Term, output: Term, p
     if not by_turns(model):
         return own
     often = form.passes_waited_for.term(
-        f"{at}.passes_waited_for", ranks=model.serve.sharing.attention_dp, batch=batch, output=output, passes=passes
+        f"{at}.passes_waited_for", ranks=model.serve.sharing.attention_dp, batch=batch, output=output, passes=passes,
+        pp=model.serve.pp,
     )  # fmt: skip
     return repeated_seconds.term(f"{at}.prompts_between", count=often, seconds=own)
 
@@ -104,7 +105,7 @@ def among_ranks(model: ServingModel, name: str, step: Term, prompts: Prompts, ru
     return form.token_among_ranks.term(
         name, step=step, added=prompts.added, passes=prompts.lengthened, running=some,
         users=larger.term(f"{name}.some_users", a=model.leaves.times(f"{name}.users_of_all", users, ranks), b=ONE), ranks=ranks,
-        output=model.subject.plan("output", model.plan.output),
+        output=model.subject.plan("output", model.plan.output), pp=model.serve.pp,
     )  # fmt: skip
 
 
@@ -116,7 +117,7 @@ def token_of_ranks(
     The longer a step is, the more ranks begin a prompt in it, and the longer are steps: the time that agrees with itself is come
     near to from above, in as many of Newton's steps as leave less than a thousandth between two.
     """
-    given = {"step": step, "growth": growth, "at": at, "output": output, "added": added, "passes": passes}
+    given = {"step": step, "growth": growth, "at": at, "output": output, "added": added, "passes": passes, "pp": model.serve.pp}
     longest = form.longest_step.term(f"{name}.longest", **given)
     nearest = longest
     for count in range(_NEWTONS):

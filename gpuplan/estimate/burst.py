@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gpuplan.estimate.load_room import places
+from gpuplan.estimate.prompts_beside import passes_of
 from gpuplan.estimate.sent_back import sent_back
 from gpuplan.estimate.serving_memory import ServingMemory
 from gpuplan.formulas import bursts as form
 from gpuplan.formulas.basic import larger, share, smaller
 from gpuplan.formulas.queueing import tokens_of_requests
 from gpuplan.plan.load import Load
-from gpuplan.term import Term
+from gpuplan.term import DEFINITION, Term
 from gpuplan.workload.context import ONE
 
 if TYPE_CHECKING:
@@ -38,9 +39,15 @@ def of_burst(model: ServingModel, memory: ServingMemory, load: Load) -> dict[str
     back = sent_back(model, memory, load, requests, requests)
     if back is not None:
         prefill = back.prefill("burst.prefill_with_again", prefill)
+    beside = Term("burst.none_beside", 0.0, "s", DEFINITION)
+    if model.profile.steps == "mixed":
+        beside = form.steps_beside_prompts.term(
+            "burst.beside", passes=passes_of(model, "burst.wave_passes", at_once), output=output,
+            one=_of(model, ONE).decode("burst_one").seconds,
+        )  # fmt: skip
     seconds = form.waves_seconds.term(
         "burst.seconds" if not load.output_spread else "burst.waves", requests=requests, places=at_once, last=last, output=output,
-        prefill=prefill, step=step, last_step=rest.decode("burst_last").seconds,
+        prefill=prefill, step=step, last_step=rest.decode("burst_last").seconds, beside=beside,
     )  # fmt: skip
     if load.output_spread:
         spread = subject.plan("output_spread", load.output_spread)

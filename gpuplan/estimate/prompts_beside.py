@@ -86,7 +86,8 @@ def prompts_beside(
         beside = {"decoding": model.leaves.times(f"load.{at}rows_of_all", rows, ranks)} if not first else {}
         of_rank = tokens if some is ONE else model.leaves.times(f"load.{at}read_by_rank", some, tokens)
         by_all = tokens_read_beside.term(
-            f"load.{at}read_by_all", tokens=of_rank, ranks=ranks, batch=batch, output=output, passes=lengthened
+            f"load.{at}read_by_all", tokens=of_rank, ranks=ranks, batch=batch, output=output, passes=lengthened,
+            pp=serve.pp,
         )  # fmt: skip
         shared_by = total(f"load.{at}tokens_of_all", {"read": by_all, **beside})
     phase = model.step(f"{at}prompt_step", groups, shared_by=shared_by)

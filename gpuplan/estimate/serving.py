@@ -12,6 +12,7 @@ from gpuplan.estimate.drafting import Drafter, drafted, with_draft_prompt
 from gpuplan.estimate.host_time import decode_parts, pass_parts
 from gpuplan.estimate.host_weights import on_host
 from gpuplan.estimate.images import across_positions, image_tokens, with_images
+from gpuplan.estimate.in_chunks import in_chunks
 from gpuplan.estimate.pricing import alone, happens, in_turn, priced, timed
 from gpuplan.estimate.serving_memory import ServingMemory, rank_weights, serving_memory
 from gpuplan.estimate.step_parts import answering, copied, issue_wait, kinds_of, sends, stage_wait, step_host
@@ -109,6 +110,7 @@ class ServingModel(Record, kw_only=True):
         profile = serving_profile(subject.engine, subject.hw)
         if plan.settings.chunked_prefill is not None:
             profile = profile.replaced(whole_prompts=not plan.settings.chunked_prefill)
+        profile = in_chunks(profile, subject.arch, plan)
         mixed = plan.settings.mixed_chunk
         if mixed is not None and profile.schedule is not None:
             steps: Steps = "mixed" if mixed else "prefill-first"

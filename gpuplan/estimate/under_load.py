@@ -254,13 +254,17 @@ class _Burst(Record, kw_only=True):
     passes: Term
     one: Term
     """The time of one of these passes."""
+    turns: Term
+    """Times that first tokens come of them: after each pass, or where a prompt takes several, after each prompt."""
 
     @classmethod
     def of(cls, model: ServingModel, at_once: Term) -> _Burst:
         """Those of so many sequences."""
         whole = model.prefill("burst_prefill", at_once).seconds
         passes = passes_of(model, "burst.passes", at_once)
-        return cls(whole=whole, passes=passes, one=queue.pass_seconds.term("wave.pass", whole=whole, passes=passes))
+        one = queue.pass_seconds.term("wave.pass", whole=whole, passes=passes)
+        turns = smaller.term("burst.turns", a=at_once, b=passes)
+        return cls(whole=whole, passes=passes, one=one, turns=turns)
 
 
 class _Waves(Record, kw_only=True):
@@ -292,18 +296,18 @@ class _Waves(Record, kw_only=True):
         They come back one by one, so that each has passes of its own, however many prompts a pass has room for; in engines that
         read in a pass all that wait, those of one pass end in one step and come back into one.
         """
-        whole, passes = burst.whole, burst.passes
+        whole, passes, turns = burst.whole, burst.passes, burst.turns
         rounds = ONE
         last = none = Term("wave.endless", 0.0, "1", ENDLESS)
         if load.requests is not None:
             requests = requests_of_replica(model, load)
             rounds = share.term("wave.rounds", amount=requests, ways=at_once)
             last = share.term("wave.last", amount=at_once, ways=requests)
-        first = queue.burst_seconds.term("burst.prefill_mean", whole=whole, passes=passes)
+        first = queue.burst_seconds.term("burst.prefill_mean", whole=whole, turns=turns)
         group: Term | None = None
         if model.profile.steps == "prefill-first" or model.profile.together:
             together, again = whole, first
-            others = of_run = waving.passes_after.term("wave.others", whole=whole, passes=passes)
+            others = of_run = waving.passes_after.term("wave.others", whole=whole, turns=turns)
         else:
             together = burst.one
             lag = total("wave.lag", request_times(model)[0])
@@ -313,10 +317,10 @@ class _Waves(Record, kw_only=True):
                 group = waving.users_of_pass.term("wave.group", users=at_once, passes=passes, ranks=ranks)
                 groups = waving.groups_of_users.term("wave.groups", users=at_once, group=group)
                 each = prompts_beside(model, at_once, full, at="wave_", users=at_once, read=group).own
-            ended = waving.ended_meanwhile.term("wave.ended", lag=lag, step=token, users=groups)
+            ended = waving.ended_meanwhile.term("wave.ended", lag=lag, step=token, passes=prompts.passes, users=groups)
             again = waving.come_back_seconds.term("wave.again", each=each, ended=ended, users=groups)
             others, of_run = (
-                waving.passes_of_others.term(name, whole=whole, passes=passes, output=_output(model), last=part)
+                waving.passes_of_others.term(name, whole=whole, passes=passes, turns=turns, output=_output(model), last=part)
                 for name, part in (("wave.others", none), ("wave.others_of_run", last))
             )
         spread = length_spreads(model, load)["output_spread"]
@@ -414,7 +418,7 @@ def wait_at_rate(
     if by_turns(model):
         deviation = step_deviation_of_ranks.term(
             "load.step_deviation", token=token, rate=rate, added=prompts.added, passes=prompts.lengthened,
-            ranks=model.serve.sharing.attention_dp,
+            ranks=model.serve.sharing.attention_dp, pp=model.serve.pp,
         )  # fmt: skip
     else:
         deviation = spreads.mixed_step_deviation.term(

@@ -107,102 +107,126 @@ def uneven_context_share(*, ranks: Count, batch: Count, prompt: Count, output: C
 
 
 @formula(_LOCKSTEP)
-def passes_waited_for(*, ranks: Count, batch: Count, output: Count, passes: Count) -> Ratio:
+def passes_waited_for(*, ranks: Count, batch: Count, output: Count, passes: Count, pp: Count) -> Ratio:
     """Passes of prompts that a rank of attention waits for, for each of its own: in any step all wait if one rank reads a prompt.
 
     A rank reads in a share `passes` · `batch` / `output` of its steps; with next to none, those of all ranks come one by one.
+    In a pipeline each of its `pp` stages runs another part of the batch, whose prompts no other part shares a step with.
 
-    >>> passes_waited_for(ranks=1.0, batch=64.0, output=1024.0, passes=1.0)
+    >>> passes_waited_for(ranks=1.0, batch=64.0, output=1024.0, passes=1.0, pp=1.0)
     1.0
-    >>> passes_waited_for(ranks=8.0, batch=1024.0, output=1024.0, passes=1.0)
+    >>> passes_waited_for(ranks=8.0, batch=1024.0, output=1024.0, passes=1.0, pp=1.0)
     1.0
-    >>> passes_waited_for(ranks=8.0, batch=64.0, output=1024.0, passes=1.0)
+    >>> passes_waited_for(ranks=8.0, batch=64.0, output=1024.0, passes=1.0, pp=1.0)
     6.45
-    >>> passes_waited_for(ranks=8.0, batch=0.0, output=1024.0, passes=1.0)
+    >>> passes_waited_for(ranks=8.0, batch=256.0, output=1024.0, passes=1.0, pp=4.0)
+    6.45
+    >>> passes_waited_for(ranks=8.0, batch=0.0, output=1024.0, passes=1.0, pp=1.0)
     8.0
     """
-    return (1.0 - (1.0 - maximum(minimum(passes * batch / output, 1.0), 1e-6)) ** ranks) / maximum(
-        minimum(passes * batch / output, 1.0), 1e-6
+    return (1.0 - (1.0 - maximum(minimum(passes * batch / (output * pp), 1.0), 1e-6)) ** ranks) / maximum(
+        minimum(passes * batch / (output * pp), 1.0), 1e-6
     )
 
 
 @formula(_LOCKSTEP)
 def lengthened_step(
     *, token: Seconds, step: Seconds, growth: Seconds, at: Count, rate: PerS, output: Count, added: Seconds, passes: Count,
-    ranks: Count,
+    ranks: Count, pp: Count,
 ) -> Seconds:  # fmt: skip
     """The mean step of ranks that wait for each other's prompts, if a step of so long as `token` is what they come in.
 
     A rank to which requests come at a `rate` begins `rate` · `token` prompts a step, and reads in `passes` times as many of them.
+    A step through a pipeline waits for the parts of the batch that run on its `pp` stages, each of which reads prompts or does not;
+    `added` is what a prompt adds on one stage.
 
-    >>> lengthened_step(token=0.02, step=0.02, growth=0.0, at=1.0, rate=0.0, output=100.0, added=0.1, passes=1.0, ranks=8.0)
+    >>> lengthened_step(
+    ...     token=0.02, step=0.02, growth=0.0, at=1.0, rate=0.0, output=100.0, added=0.1, passes=1.0, ranks=8.0, pp=1.0
+    ... )
     0.02
-    >>> lengthened_step(token=0.1, step=0.02, growth=0.0, at=1.0, rate=10.0, output=100.0, added=0.1, passes=1.0, ranks=8.0)
+    >>> lengthened_step(
+    ...     token=0.1, step=0.02, growth=0.0, at=1.0, rate=10.0, output=100.0, added=0.1, passes=1.0, ranks=8.0, pp=1.0
+    ... )
+    0.12
+    >>> lengthened_step(
+    ...     token=0.1, step=0.02, growth=0.0, at=1.0, rate=40.0, output=100.0, added=0.025, passes=1.0, ranks=8.0, pp=4.0
+    ... )
     0.12
     """
-    return step + growth * (rate * (output - 1.0) * token - at) + added / passes * (
-        1.0 - (1.0 - minimum(rate * passes * token, 1.0)) ** ranks
+    return step + growth * (rate * (output - 1.0) * token - at) + pp * added / passes * (
+        1.0 - (1.0 - minimum(rate * passes * token / pp, 1.0)) ** ranks
     )  # fmt: skip
 
 
 @formula(_LOCKSTEP)
 def token_among_ranks(
-    *, step: Seconds, added: Seconds, passes: Count, running: Count, users: Count, ranks: Count, output: Count
+    *, step: Seconds, added: Seconds, passes: Count, running: Count, users: Count, ranks: Count, output: Count, pp: Count
 ) -> Seconds:
     """Mean time of an output token of a closed loop, of ranks that wait for each other's prompts.
 
     `running` sequences of each rank are replaced once while one makes its `output` tokens, but for the one of all `users` that
-    makes them. A rank that begins more than a prompt a step lengthens it by as many.
+    makes them. A rank that begins more than a prompt a step lengthens it by as many. A pipeline as in `lengthened_step`.
 
-    >>> token_among_ranks(step=0.02, added=0.1, passes=1.0, running=1.0, users=1.0, ranks=8.0, output=100.0)
+    >>> token_among_ranks(step=0.02, added=0.1, passes=1.0, running=1.0, users=1.0, ranks=8.0, output=100.0, pp=1.0)
     0.02
-    >>> token_among_ranks(step=0.02, added=0.1, passes=1.0, running=100.0, users=1e9, ranks=8.0, output=100.0)
+    >>> token_among_ranks(step=0.02, added=0.1, passes=1.0, running=100.0, users=1e9, ranks=8.0, output=100.0, pp=1.0)
     0.12
     """
-    return step + added / passes * where(
-        passes * running * (1.0 - 1.0 / users) < output,
-        1.0 - (1.0 - minimum(passes * running * (1.0 - 1.0 / users) / output, 1.0)) ** ranks,
-        passes * running * (1.0 - 1.0 / users) / output,
+    return step + pp * added / passes * where(
+        passes * running * (1.0 - 1.0 / users) < output * pp,
+        1.0 - (1.0 - minimum(passes * running * (1.0 - 1.0 / users) / (output * pp), 1.0)) ** ranks,
+        passes * running * (1.0 - 1.0 / users) / (output * pp),
     )
 
 
 @formula(Source("definition", "Newton's method on a function that is convex comes nearer from above with each step"))
 def nearer_step(
     *, token: Seconds, step: Seconds, growth: Seconds, at: Count, rate: PerS, output: Count, added: Seconds, passes: Count,
-    ranks: Count,
+    ranks: Count, pp: Count,
 ) -> Seconds:  # fmt: skip
     """A step that is nearer than `token` to what `lengthened_step` makes of itself, from above.
 
-    >>> nearer_step(token=0.12, step=0.02, growth=0.0, at=1.0, rate=5.0, output=100.0, added=0.1, passes=1.0, ranks=1.0)
+    >>> nearer_step(
+    ...     token=0.12, step=0.02, growth=0.0, at=1.0, rate=5.0, output=100.0, added=0.1, passes=1.0, ranks=1.0, pp=1.0
+    ... )
     0.04
     """
     return token - (
         token
         - lengthened_step(
-            token=token, step=step, growth=growth, at=at, rate=rate, output=output, added=added, passes=passes, ranks=ranks
+            token=token,
+            step=step,
+            growth=growth,
+            at=at,
+            rate=rate,
+            output=output,
+            added=added,
+            passes=passes,
+            ranks=ranks,
+            pp=pp,
         )
     ) / maximum(
         1.0
         - growth * rate * (output - 1.0)
-        - added * rate * ranks * (1.0 - minimum(rate * passes * token, 1.0)) ** maximum(ranks - 1.0, 0.0),
+        - added * rate * ranks * (1.0 - minimum(rate * passes * token / pp, 1.0)) ** maximum(ranks - 1.0, 0.0),
         0.01,
     )
 
 
 @formula(_LOCKSTEP)
-def longest_step(*, step: Seconds, growth: Seconds, at: Count, output: Count, added: Seconds, passes: Count) -> Seconds:
+def longest_step(*, step: Seconds, growth: Seconds, at: Count, output: Count, added: Seconds, passes: Count, pp: Count) -> Seconds:
     """The mean step of ranks that wait for each other's prompts, where each rank reads in every one of them.
 
-    >>> longest_step(step=0.02, growth=0.0, at=1.0, output=100.0, added=0.2, passes=2.0)
+    >>> longest_step(step=0.02, growth=0.0, at=1.0, output=100.0, added=0.2, passes=2.0, pp=1.0)
     0.12
     """
-    return step + growth * ((output - 1.0) / passes - at) + added / passes
+    return step + growth * (pp * (output - 1.0) / passes - at) + pp * added / passes
 
 
 @formula(_LOCKSTEP)
 def token_of_ranks(
     *, longest: Seconds, nearest: Seconds, step: Seconds, growth: Seconds, at: Count, rate: PerS, output: Count, added: Seconds,
-    passes: Count,
+    passes: Count, pp: Count,
 ) -> Seconds:  # fmt: skip
     """Mean time of an output token at a rate, of ranks that wait for each other's prompts.
 
@@ -210,16 +234,16 @@ def token_of_ranks(
     take their share of the time; a hundredth of it at least is left.
 
     >>> token_of_ranks(
-    ...     longest=0.12, nearest=0.04, step=0.02, growth=0.0, at=1.0, rate=5.0, output=100.0, added=0.1, passes=1.0
+    ...     longest=0.12, nearest=0.04, step=0.02, growth=0.0, at=1.0, rate=5.0, output=100.0, added=0.1, passes=1.0, pp=1.0
     ... )
     0.04
     >>> token_of_ranks(
-    ...     longest=0.12, nearest=0.04, step=0.02, growth=0.0, at=1.0, rate=9.0, output=100.0, added=0.1, passes=1.0
+    ...     longest=0.12, nearest=0.04, step=0.02, growth=0.0, at=1.0, rate=9.0, output=100.0, added=0.1, passes=1.0, pp=1.0
     ... )
     0.2
     """
     return where(
-        rate * passes * longest <= 1.0,
+        rate * passes * longest <= pp,
         nearest,
         where(
             rate * added + rate * (output - 1.0) * growth < 0.99,
@@ -230,33 +254,39 @@ def token_of_ranks(
 
 
 @formula(_LOCKSTEP)
-def step_deviation_of_ranks(*, token: Seconds, rate: PerS, added: Seconds, passes: Count, ranks: Count) -> Seconds:
+def step_deviation_of_ranks(*, token: Seconds, rate: PerS, added: Seconds, passes: Count, ranks: Count, pp: Count) -> Seconds:
     """The standard deviation of the steps of ranks that wait for each other's prompts: in each one some rank reads, or none does.
 
-    >>> step_deviation_of_ranks(token=0.1, rate=5.0, added=0.1, passes=1.0, ranks=1.0)
+    Those of the parts of the batch on the `pp` stages of a pipeline are independent.
+
+    >>> step_deviation_of_ranks(token=0.1, rate=5.0, added=0.1, passes=1.0, ranks=1.0, pp=1.0)
     0.05
-    >>> step_deviation_of_ranks(token=0.1, rate=10.0, added=0.1, passes=1.0, ranks=8.0)
+    >>> step_deviation_of_ranks(token=0.1, rate=10.0, added=0.1, passes=1.0, ranks=8.0, pp=1.0)
     0.0
     """
     return (
         added
         / passes
-        * sqrt((1.0 - minimum(rate * passes * token, 1.0)) ** ranks * (1.0 - (1.0 - minimum(rate * passes * token, 1.0)) ** ranks))
+        * sqrt(
+            pp
+            * (1.0 - minimum(rate * passes * token / pp, 1.0)) ** ranks
+            * (1.0 - (1.0 - minimum(rate * passes * token / pp, 1.0)) ** ranks)
+        )
     )
 
 
 @formula(_LOCKSTEP)
-def tokens_read_beside(*, tokens: Count, ranks: Count, batch: Count, output: Count, passes: Count) -> Count:
+def tokens_read_beside(*, tokens: Count, ranks: Count, batch: Count, output: Count, passes: Count, pp: Count) -> Count:
     """Tokens of prompts in a step of all ranks in which one of them reads so many: others read one of their own by chance.
 
-    >>> tokens_read_beside(tokens=512.0, ranks=1.0, batch=64.0, output=1024.0, passes=1.0)
+    >>> tokens_read_beside(tokens=512.0, ranks=1.0, batch=64.0, output=1024.0, passes=1.0, pp=1.0)
     512.0
-    >>> tokens_read_beside(tokens=512.0, ranks=8.0, batch=1024.0, output=1024.0, passes=1.0)
+    >>> tokens_read_beside(tokens=512.0, ranks=8.0, batch=1024.0, output=1024.0, passes=1.0, pp=1.0)
     4096.0
-    >>> tokens_read_beside(tokens=512.0, ranks=8.0, batch=64.0, output=1024.0, passes=1.0)
+    >>> tokens_read_beside(tokens=512.0, ranks=8.0, batch=64.0, output=1024.0, passes=1.0, pp=1.0)
     634.8
     """
-    return tokens * ranks / passes_waited_for(ranks=ranks, batch=batch, output=output, passes=passes)
+    return tokens * ranks / passes_waited_for(ranks=ranks, batch=batch, output=output, passes=passes, pp=pp)
 
 
 @formula(_LOCKSTEP)

@@ -9,6 +9,12 @@ from gpuplan.term import DEFINITION, Source, formula
 _LONGEST = Source(
     "definition", "the largest of n lognormal values is near that which one in n exceeds (1 in n + 1, to have a middle for n = 1)"
 )
+_SARATHI = Source(
+    "paper",
+    "Taming Throughput-Latency Tradeoff in LLM Inference with Sarathi-Serve",
+    "https://arxiv.org/abs/2403.02310",
+    "4.1: decodes that ride beside chunks of prompts, which read the weights for both",
+)
 _RENEWAL = Source("definition", "what is left of an answer at a moment taken at random: renewal theory, the inspection paradox")
 LN2 = 0.6931471805599453
 
@@ -25,17 +31,35 @@ def last_wave(*, requests: Count, places: Count) -> Count:
 
 @formula(DEFINITION)
 def waves_seconds(
-    *, requests: Count, places: Count, last: Count, prefill: Seconds, output: Count, step: Seconds, last_step: Seconds
-) -> Seconds:
+    *, requests: Count, places: Count, last: Count, prefill: Seconds, output: Count, step: Seconds, last_step: Seconds,
+    beside: Seconds,
+) -> Seconds:  # fmt: skip
     """The time of a run whose `requests` of one length come at once.
 
     As many as there are places run beside each other, end together, and make room for as many; the `last` ones have the replica
-    to themselves. `prefill` is that of all places.
+    to themselves. `prefill` is that of all places, and `beside` what of the steps of a wave runs in the passes of the next one.
 
-    >>> waves_seconds(requests=250, places=100, last=50, prefill=10.0, output=1000, step=0.02, last_step=0.015)
+    >>> waves_seconds(requests=250, places=100, last=50, prefill=10.0, output=1000, step=0.02, last_step=0.015, beside=0.0)
     80.0
     """
-    return requests / places * prefill + output * (floor(requests / places) * step + where(last > 0, last_step, 0.0))
+    return (
+        requests / places * prefill
+        + output * (floor(requests / places) * step + where(last > 0, last_step, 0.0))
+        - beside * (floor(requests / places) - 1.0 + where(last > 0, 1.0, 0.0))
+    )
+
+
+@formula(_SARATHI)
+def steps_beside_prompts(*, passes: Count, output: Count, one: Seconds) -> Seconds:
+    """What a wave of sequences saves of its own steps where they decode in the passes of prompts of the next wave.
+
+    Those that were read first end first, one after the other, and as they do prompts take their places. A pass of prompts reads the
+    weights for those that decode too, which is `one` step, that of one sequence; what they read of their caches stays.
+
+    >>> steps_beside_prompts(passes=4000, output=2000, one=0.01), steps_beside_prompts(passes=10, output=2000, one=0.01)
+    (20.0, 0.1)
+    """
+    return minimum(passes, output) * one
 
 
 @formula(DEFINITION)

@@ -203,13 +203,13 @@ def place_seconds(*, users: Count, places: Count, stay: Seconds) -> Seconds:
 
 
 @formula(DEFINITION)
-def burst_seconds(*, whole: Seconds, passes: Count) -> Seconds:
-    """Mean time to the first token of prompts that come at once and are read one after the other, in so many passes.
+def burst_seconds(*, whole: Seconds, turns: Count) -> Seconds:
+    """Mean time to the first token of prompts that come at once and are read one after the other, in so many turns.
 
-    >>> burst_seconds(whole=8.0, passes=1), burst_seconds(whole=8.0, passes=8)
+    >>> burst_seconds(whole=8.0, turns=1), burst_seconds(whole=8.0, turns=8)
     (8.0, 4.5)
     """
-    return whole * (passes + 1) / (2 * passes)
+    return whole * (turns + 1) / (2 * turns)
 
 
 @formula(DEFINITION)

@@ -70,28 +70,34 @@ def wave_wait_seconds(*, apart: Seconds, burst: Seconds, own: Seconds, part: Rat
 
 
 @formula(DEFINITION)
-def passes_after(*, whole: Seconds, passes: Count) -> Seconds:
+def passes_after(*, whole: Seconds, turns: Count) -> Seconds:
     """Time that the passes after its own keep a request from its second token, in the mean, where prompts go first.
 
-    >>> passes_after(whole=4.0, passes=1), passes_after(whole=4.0, passes=4)
+    >>> passes_after(whole=4.0, turns=1), passes_after(whole=4.0, turns=4)
     (0.0, 1.5)
     """
-    return whole * (passes - 1) / (2 * passes)
+    return whole * (turns - 1) / (2 * turns)
 
 
 @formula(DEFINITION)
-def passes_of_others(*, whole: Seconds, passes: Count, output: Count, last: Ratio) -> Seconds:
+def passes_of_others(*, whole: Seconds, passes: Count, turns: Count, output: Count, last: Ratio) -> Seconds:
     """Time that a request decodes beside the passes of others, while each of those that came together has its own.
 
-    A token waits for one of them at most. Behind the `last` part of a run's requests nobody comes: the passes that are left after
-    their own are an even distribution, of which answers meet what they are long enough for.
+    Of all passes, as many as there are to a turn are its own. A token waits for one of the others at most. Behind the `last` part
+    of a run's requests nobody comes: the passes that are left after their own are an even distribution, of which answers meet what
+    they are long enough for.
 
-    >>> passes_of_others(whole=4.0, passes=1, output=100, last=0), passes_of_others(whole=4.0, passes=4, output=100, last=0)
-    (0.0, 3.0)
-    >>> passes_of_others(whole=4.0, passes=400, output=100, last=0), passes_of_others(whole=4.0, passes=400, output=100, last=1)
-    (1.0, 0.875)
+    >>> [passes_of_others(whole=4.0, passes=passes, turns=turns, output=100, last=0) for passes, turns in ((1, 1), (4, 4), (4, 1))]
+    [0.0, 3.0, 0.0]
+    >>> [passes_of_others(whole=4.0, passes=400, turns=400, output=100, last=last) for last in (0, 1)]
+    [1.0, 0.875]
     """
-    return whole / passes * minimum(passes - 1, output) * (1 - minimum(last, 1.0) * minimum(passes - 1, output) / (2 * passes))
+    return (
+        whole
+        / passes
+        * minimum(passes - passes / turns, output)
+        * (1 - minimum(last, 1.0) * minimum(passes - passes / turns, output) / (2 * passes))
+    )
 
 
 @formula(DEFINITION)
@@ -107,15 +113,17 @@ def wave_token_seconds(*, token: Seconds, step: Seconds, others: Seconds, output
 
 
 @formula(DEFINITION)
-def ended_meanwhile(*, lag: Seconds, step: Seconds, users: Count) -> Count:
-    """Answers that end, each a mean step after the one before, until the first of their `users` is back with a prompt.
+def ended_meanwhile(*, lag: Seconds, step: Seconds, passes: Count, users: Count) -> Count:
+    """Answers that end, each as many mean steps after the one before as its prompt took `passes`, until the first user is back.
 
-    That is after the `lag` of answer and request, in the middle of a step.
+    That is after the `lag` of answer and request, in the middle of a step. All `users` but itself may have ended by then.
 
-    >>> ended_meanwhile(lag=0.02, step=0.01, users=64), ended_meanwhile(lag=0.02, step=0.01, users=2)
+    >>> ended_meanwhile(lag=0.02, step=0.01, passes=1, users=64), ended_meanwhile(lag=0.02, step=0.01, passes=1, users=2)
     (2.5, 1.0)
+    >>> ended_meanwhile(lag=0.02, step=0.01, passes=10, users=64)
+    0.25
     """
-    return minimum(lag / step + 0.5, users - 1)
+    return minimum((lag / step + 0.5) / passes, users - 1)
 
 
 @formula(DEFINITION)

@@ -60,8 +60,11 @@ def plan_serve(goal: PlanServeAsk, run: ServeAsk, library: Library) -> Planned:
         refuse(promise, load.rate, form)
     least = goal.minimize or "cost"
     where = places(goal, load.run, library, priced=least == "cost" or goal.budget is not None, training=False)
+    asked = load.run
+    if promise.percent is not None and asked.overlap_batches is None:
+        asked = asked.replaced(overlap_batches=False)  # What is simulated in the end is looked for among what can be.
     want = Wanted(
-        run=load.run, promise=promise.replaced(percent=None), rate=load.rate, users=load.users, least=least, spare=goal.spare or 0,
+        run=asked, promise=promise.replaced(percent=None), rate=load.rate, users=load.users, least=least, spare=goal.spare or 0,
         most=goal.count or goal.max_count, usd_per_month=goal.budget,
     )  # fmt: skip
     kinds = formats(goal.lowest_bits or LOWEST, run, library)

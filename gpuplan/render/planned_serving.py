@@ -231,6 +231,6 @@ def _looked(found: Planned) -> str:
     one = found.looked
     refused = f", {one.refused:,} lack data" if one.refused else ""
     return (
-        f"Looked at {so_many(one.candidates, 'machine')} in formats of weights: {one.bounded:,} ruled out by bounds,"
+        f"Looked at {so_many(one.candidates, 'machine')} with a format of weights each: {one.bounded:,} ruled out by bounds,"
         f" {one.estimated:,} estimated with {so_many(one.plans, 'division')}{refused}."
     )

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import product
 from math import ceil
+from typing import Any
 
 from gpuplan.errors import InfeasibleError, Note, PlanError, Problem, UsageError
 from gpuplan.estimate.answer import Said, answer_of_parts, with_pins
@@ -15,11 +17,13 @@ from gpuplan.machine.hardware import Hardware
 from gpuplan.plan.ask_serving import ServeAsk
 from gpuplan.plan.disaggregated import SIDES, TRIGGERS
 from gpuplan.plan.read import said as told
+from gpuplan.plan.serve import ServePlan
 from gpuplan.record import Record
 from gpuplan.search.idle import cache_idle
 from gpuplan.search.library import Library
 from gpuplan.search.load import NAMES
 from gpuplan.search.serving import Settled, looked_up, settled
+from gpuplan.search.serving_judges import AS_PLAIN
 from gpuplan.search.taken import refuse
 from gpuplan.term import Source, Term
 
@@ -29,6 +33,7 @@ MANY = 1e6
 """Workers that read prompts as fast as any are written for."""
 BUSY = 0.9
 """Where a rate is asked for, workers are added until they are no busier than this."""
+_SOONEST = "of those that keep the rate with the fewest accelerators: the shortest time of a request"
 _ASKED = Source("user", "given by the user")
 _CHOSEN = Source("chosen", "the ratio of workers")
 _COUNTED = re.compile(r"^(\d+)x(.+)$")
@@ -61,8 +66,18 @@ class Pair(Record, kw_only=True):
 
 
 def paired(ask: ServeAsk, library: Library) -> Pair:
-    """The steady state of workers of two kinds; errors as `answer_disaggregated`."""
+    """The steady state of workers of two kinds; errors as `answer_disaggregated`.
+
+    Each side is divided as makes the most tokens a second; at a rate, other divisions that keep it with as few accelerators, or
+    fewer, are taken where they answer sooner.
+    """
     write, read = settled(_writing(ask), library), settled(_reading(ask), library)
+    first = _pair(ask, library, write, read)
+    return first if ask.rate is None else _soonest(ask, library, first, write, read)
+
+
+def _pair(ask: ServeAsk, library: Library, write: Settled, read: Settled) -> Pair:
+    """The steady state of workers of which each side is divided as it is settled; errors as `answer_disaggregated`."""
     answers, prompts = _side(write, ask.decode_workers), _side(_filled(read), ask.prefill_workers)
     links = _links(ask, library, prompts, answers)
     asked = Asked(
@@ -81,6 +96,67 @@ def paired(ask: ServeAsk, library: Library) -> Pair:
         answer = answer.replaced(filled=("prefill_utilization", "decode_utilization"))
         answer = answer.replaced(notes=(*answer.notes, *_narrow(answer)))
     return Pair(answer=answer, prompts=prompts, answers=answers, links=links)
+
+
+def _soonest(ask: ServeAsk, library: Library, first: Pair, write: Settled, read: Settled) -> Pair:
+    """The pair that answers soonest at a rate, of those with the fewest accelerators.
+
+    Its sides are the fastest with as many requests at once as there is room for, with as many as the rate brings, or with one.
+    """
+    figures = {name: float(term.value) for name, term in first.answer.figures.items()}
+    each = float(ask.rate or 0.0) * write.plan.output * figures["tpot_s"] / figures["decode_workers"]
+    writes, reads = [write], [read]
+    for batch in (ceil(each), 1):
+        writes += _fastest_with(_writing(ask), batch, library, writes)
+    reads += _fastest_with(_reading(ask), 1, library, reads)
+    tried = [first]
+    for one, other in product(writes, reads):
+        if one is write and other is read:
+            continue
+        try:
+            tried.append(_pair(ask, library, one, other))
+        except (PlanError, InfeasibleError):
+            continue  # It does not hold the model, or does not keep the rate with the workers that were asked for.
+    least = min(_cost(one) for one in tried)
+    if _cost(first)[0] == least[0] and _cost(first)[1] * AS_PLAIN <= least[1]:
+        return first
+    return next(one for one in tried if _cost(one) == least)
+
+
+def _cost(pair: Pair) -> tuple[float, float]:
+    """Accelerators of a pair, and its time of a request."""
+    found = pair.answer.figures
+    return float(found["accelerators"].value), float(found["e2e_s"].value)
+
+
+def _fastest_with(question: ServeAsk, batch: int, library: Library, known: Sequence[Settled]) -> list[Settled]:
+    """The division of a side that is the fastest with so many sequences at once, with as many as it has room for; none if known."""
+    if question.batch is not None:
+        return []
+    try:
+        found = settled(question.replaced(batch=batch), library)
+        if not found.fits:
+            return []
+        pinned = settled(question.replaced(**_pinned(found.plan)), library)
+    except (PlanError, InfeasibleError):
+        return []
+    if any(one.plan.parallel == pinned.plan.parallel and one.plan.settings == pinned.plan.settings for one in known):
+        return []
+    own = {one.name for one in known[0].chosen} - {one.name for one in pinned.chosen}
+    divided = tuple(one.replaced(reason=_SOONEST) for one in found.chosen if one.name in own or one.name in _pinned(found.plan))
+    return [pinned.replaced(chosen=(*(one for one in pinned.chosen if one not in divided), *divided))]
+
+
+def _pinned(plan: ServePlan) -> dict[str, Any]:
+    """The options that fix a division."""
+    p = plan.parallel
+    made: dict[str, Any] = {
+        "tp": int(p.tp), "pp": int(p.pp), "ep": int(p.ep), "attention_dp": int(p.attention_dp), "dp": int(p.dp // p.attention_dp),
+        "decode_cp": int(p.decode_cp), "redundant_experts": int(p.redundant_experts),
+    }  # fmt: skip
+    if p.attention_dp > 1:
+        made |= {"expert_exchange": plan.expert_exchange, "overlap_batches": plan.settings.overlap_batches}
+    return {name: value for name, value in made.items() if value is not None}
 
 
 def _refused(ask: ServeAsk) -> None:

@@ -23,6 +23,7 @@ from gpuplan.specs.engine_memory import (
 )  # fmt: skip
 from gpuplan.specs.engine_schedule import (
     Admits,
+    InChunks,
     OwnProcessors,
     Schedule,
     StageHost,
@@ -139,6 +140,8 @@ class ServingProfile(Schema):
     """The same by the sizes of batches that graphs are captured for."""
     schedule: Schedule | None = None
     """None: it serves batches that are given to it, and no stream of requests."""
+    in_chunks: InChunks | None = None
+    """What it does otherwise where it cuts prompts; None: nothing."""
     token_host: SecondsField | None = None
     """Host time of a token of a prompt before the first pass, in the one process that reads and tokenises all requests; None: it is
     part of `request_host`."""

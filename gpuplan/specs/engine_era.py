@@ -22,7 +22,15 @@ from gpuplan.specs.engine_defaults import (
 )
 from gpuplan.specs.engine_memory import LargeDevice, PaddedExperts, ProfilingEra, SmallDevice, WindowedKv
 from gpuplan.specs.engine_policies import Portion, Rotary, StoredBytes
-from gpuplan.specs.engine_schedule import Schedule, StageHost, UndividedContexts, UndividedWindows, VectorDecode, WarpExperts
+from gpuplan.specs.engine_schedule import (
+    InChunks,
+    Schedule,
+    StageHost,
+    UndividedContexts,
+    UndividedWindows,
+    VectorDecode,
+    WarpExperts,
+)
 from gpuplan.specs.measured_base import MatmulKind
 from gpuplan.specs.quantity import BytesField, CountField, FactorField, RatioField, SecondsField, ShareField, Sourced
 from gpuplan.specs.training_habits import Pace, Share
@@ -64,6 +72,7 @@ class ServingEra(Schema):
     """The limits on small devices and which these were, in place of those that `max_batched_tokens` and `max_sequences` change."""
     large_device: LargeDevice | None = None
     schedule: Schedule | None = None
+    in_chunks: InChunks | None = None
     kernels_per_layer: RatioField | None = None
     norm_kernels: RatioField | None = None
     padded_experts: PaddedExperts | None = None

@@ -33,6 +33,16 @@ class Schedule(Section):
     """Steps that are put together before the one that runs has ended: what comes meanwhile waits for them too."""
 
 
+class InChunks(Schema):
+    """What an engine does otherwise where it cuts prompts that it usually reads whole."""
+
+    schedule: Schedule
+    max_batched_tokens: CountField
+    """Tokens of one pass at most."""
+    above: CountField | None = None
+    """It cuts them by itself where the longest sequence that it accepts has more tokens than this; None: only where told to."""
+
+
 class StageHost(Schema):
     """Host time of a pass of a micro-batch on a pipeline stage, where no schedule hides it behind the pass before.
 

@@ -221,3 +221,14 @@ def test_prompts_that_add_nothing_to_a_step_are_no_error() -> None:
     given = {"model": "deepseek-v3", "on": "128xh200", "rate": 500.0, "tp": 2, "attention_dp": 32, "overlap_batches": True}
     made = answered("serve", {**given, "redundant_experts": 0, "decode_cp": 1}, advise=False)
     assert figure(made, "ttft_s") > 0.0
+
+
+def test_a_pipeline_waits_for_the_prompts_of_each_of_its_passes() -> None:
+    """Four stages run four parts of a batch, which read their prompts at unlike times: ranks wait as those of four replicas do."""
+    rate: dict[str, Any] = {
+        "on": "gb200-nvl72", "engine": "vllm", "prompt": 1024, "output": 256, "rate": 500.0, "attention_dp": 18,
+        "overlap_batches": False, "redundant_experts": 16,
+    }  # fmt: skip
+    staged, apart = served("gpt-oss-120b", **rate, pp=4), served("gpt-oss-120b", **rate, pp=1)
+    assert figure(staged, "itl_s") == pytest.approx(figure(apart, "itl_s"), rel=0.15)
+    assert figure(staged, "tpot_s") == pytest.approx(figure(apart, "tpot_s"), rel=0.15)

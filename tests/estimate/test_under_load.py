@@ -349,3 +349,11 @@ def test_whoever_leaves_lengths_unsaid_is_told_what_first_tokens_hang_on(ask: As
     assert not told(concurrency=64, output_spread=0.5)
     assert not told(concurrency=1)
     assert not told(rate=1.0)
+
+
+def test_a_prompt_of_several_passes_keeps_nobody_else_from_tokens(ask: Ask) -> None:
+    """Who asks alone waits for no other's passes, however many its own prompt takes."""
+    alone = ask(
+        model="llama-3.1-8b", on="a100-sxm-80gb", engine="vllm", prompt=28_650, output=256, concurrency=1, requests=100,
+    )  # fmt: skip
+    assert value(alone, "tpot_s") == pytest.approx(value(alone, "itl_s"), rel=1e-9)

@@ -140,3 +140,18 @@ def test_a_request_passes_a_server_and_a_tokenizer() -> None:
     made = served(**{**PAIR, "engine": "tensorrt-llm"}, batch=1)
     idle = next(one for one in made.breakdowns if one.title.startswith("time to the first token"))
     assert {"request", "server", "reading", "prefill", "cache_transfer"} == set(idle.named)
+
+
+def test_nothing_by_hand_answers_sooner_at_a_rate() -> None:
+    """Of the divisions that keep a rate with as few accelerators those are taken that answer soonest, not those with most room."""
+    asked: dict[str, Any] = {
+        "model": "deepseek-v3", "on": "8xh200", "prefill_on": "8xh200", "rate": 5.0, "prompt": 1024, "output": 256,
+    }  # fmt: skip
+    open_, *forced = (
+        served(**asked, **given)
+        for given in ({}, {"tp": 8}, {"tp": 8, "prefill_tp": 8}, {"attention_dp": 8, "prefill_attention_dp": 8})
+    )
+    assert figure(open_, "accelerators") == 16
+    for made in forced:
+        assert figure(made, "accelerators") >= 16
+        assert figure(made, "e2e_s") >= 0.97 * figure(open_, "e2e_s")

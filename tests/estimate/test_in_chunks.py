@@ -1,0 +1,41 @@
+"""When an engine cuts prompts that it usually reads whole."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gpuplan.estimate.result import Estimate
+from gpuplan.search.ask import answered
+
+LOAD: dict[str, Any] = {"on": "h100-sxm-80gb", "prompt": 10_000, "output": 200, "concurrency": 16}
+
+
+def passes(model: str, **given: Any) -> tuple[float, float]:
+    """Passes of a prompt, and tokens of a pass at most."""
+    made = answered("serve", {"model": model, **LOAD, **given}, advise=False, keep=True)
+    assert isinstance(made, Estimate)
+    found = [made.find(name) for name in ("load.passes", "engine.max_batched_tokens")]
+    return tuple(0.0 if one is None else float(one.value) for one in found)  # type: ignore[return-value]
+
+
+@pytest.mark.parametrize(
+    ("engine", "given", "tokens", "cut"),
+    [
+        ("vllm@0.5.3", {"max_context": 131_072}, 2048, False),
+        ("vllm@0.6.3", {"max_context": 131_072}, 512, True),
+        ("vllm@0.6.3", {"prompt": 40_000}, 512, True),
+        ("vllm@0.6.6", {"max_context": 131_072}, 2048, True),
+        ("vllm@0.6.6", {"max_context": 32_768}, 2048, False),
+        ("vllm@0.6.6", {}, 2048, False),
+        ("vllm@0.6.6", {"chunked_prefill": True}, 2048, True),
+        ("vllm@0.6.6", {"max_context": 131_072, "chunked_prefill": False}, 2048, False),
+        ("vllm@0.6.6", {"max_context": 131_072, "recv_interval": 10}, 2048, False),
+    ],
+)
+def test_long_limits_are_read_in_chunks(engine: str, given: dict[str, Any], tokens: int, *, cut: bool) -> None:
+    """V0 cuts prompts where a sequence may have more than 32,768 tokens, since 0.5.4: 512 a pass at most, 2,048 since 0.6.5."""
+    count, room = passes("llama-3.1-8b", engine=engine, **given)
+    assert room == tokens
+    assert (count > 1) is cut
