@@ -51,7 +51,7 @@ def transient_bytes(
         found["layer_at_work"] = greatest(f"{at}.scores_at_work", working)
     if stage.head is None or not work.edge.head:
         return found
-    alive, split = profile.loss.alive, profile.loss.split
+    alive, split = _alive(plan, profile), profile.loss.split
     if profile.loss.fp16 is not None and plan.precision == "fp16" and plan.tuning.base_weights == "int4":
         alive, split = profile.loss.fp16, None
     if split is None or alone(work.dense_stride):
@@ -132,6 +132,18 @@ def _of_quantised(
             if block.multiplied is not None
         }
     return {"making_logits": total(f"{at}.making_logits", parts)} if len(parts) > 1 else {}
+
+
+def _alive(plan: TrainPlan, profile: TrainingProfile) -> Sourced | None:
+    """What is alive of a logit at the loss, with the doubt that a loop may reduce logits itself, in the 16 bits that they have.
+
+    Logits are wide where autocast or a loss scale is (fp16), or where the head was cast before training beside quantised weights.
+    """
+    alive, own = profile.loss.alive, profile.loss.own
+    if alive is None or own is None or plan.precision not in ("bf16", "bf16-pure") or plan.tuning.base_weights not in (None, "bf16"):
+        return alive
+    low, high = alive.accept or (alive.value, alive.value)
+    return alive.replaced(accept=(min(low, own.value), high))
 
 
 def _logits(name: str, subject: Subject, work: TrainingWork, alive: Sourced | None) -> Term:
