@@ -67,6 +67,11 @@ def transient_bytes(
         element = recipe.unquantised or byte("recipe.output_bytes", 2.0)
         given = logits_bytes.term(f"{at}.output", tokens=work.tokens, vocab=work.vocab, element_bytes=element, copies=ONE)
         logits = total(f"{at}.loss_and_output", {"loss": logits, "output": given})
+    if subject.arch.capped_logits and profile.loss.capped == "kept" and not plan.how.compiled:
+        # Gemma2ForCausalLM.forward of Transformers: logits / cap, tanh, * cap. Autograd keeps what tanh gives, in their type.
+        element = recipe.unquantised or byte("recipe.output_bytes", 2.0)
+        cap = logits_bytes.term(f"{at}.capped", tokens=work.tokens, vocab=work.vocab, element_bytes=element, copies=ONE)
+        logits = total(f"{at}.loss_and_cap", {"loss": logits, "cap": cap})
     if work.edge.gather is not None and not alone(work.edge.gather.group):
         # The share of a rank, and the logits of all of them.
         every = product.term(f"{at}.gathered_vocab", a=work.vocab, b=work.dense_stride)

@@ -154,6 +154,8 @@ class Loss(Schema):
     """What is held where tensor parallel ranks share the vocabulary and the loss; None: as without."""
     output: Literal["dropped", "held"] = "dropped"
     """What a model gives out, logits among it, is gone as the backward pass begins, or is a variable of the loop until the next."""
+    capped: Literal["kept", "remade"] = "kept"
+    """What the tanh gives that caps a model's logits is kept for the backward pass, or the kernel of the loss makes it again."""
     graph: Literal["freed", "held"] = "freed"
     """What a micro-batch computed is forgotten when the next begins, or variables of the loop refer to it until the next forward
     pass is done: the backward pass frees what PyTorch saved, but not the inputs that matmuls of bitsandbytes keep, nor logits."""
