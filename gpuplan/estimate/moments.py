@@ -63,15 +63,8 @@ def transient_bytes(
         )  # fmt: skip
     else:
         alive, logits = split, _logits(f"{at}.logits", subject, work, split)
-    if profile.loss.output == "held":
-        element = recipe.unquantised or byte("recipe.output_bytes", 2.0)
-        given = logits_bytes.term(f"{at}.output", tokens=work.tokens, vocab=work.vocab, element_bytes=element, copies=ONE)
-        logits = total(f"{at}.loss_and_output", {"loss": logits, "output": given})
-    if subject.arch.capped_logits and profile.loss.capped == "kept" and not plan.how.compiled:
-        # Gemma2ForCausalLM.forward of Transformers: logits / cap, tanh, * cap. Autograd keeps what tanh gives, in their type.
-        element = recipe.unquantised or byte("recipe.output_bytes", 2.0)
-        cap = logits_bytes.term(f"{at}.capped", tokens=work.tokens, vocab=work.vocab, element_bytes=element, copies=ONE)
-        logits = total(f"{at}.loss_and_cap", {"loss": logits, "cap": cap})
+    if beside := _beside_loss(at, subject, plan, profile, work, recipe):
+        logits = total(f"{at}.loss_and_output", {"loss": logits, **beside})
     if work.edge.gather is not None and not alone(work.edge.gather.group):
         # The share of a rank, and the logits of all of them.
         every = product.term(f"{at}.gathered_vocab", a=work.vocab, b=work.dense_stride)
@@ -139,13 +132,30 @@ def _of_quantised(
     return {"making_logits": total(f"{at}.making_logits", parts)} if len(parts) > 1 else {}
 
 
+def _beside_loss(
+    at: str, subject: Subject, plan: TrainPlan, profile: TrainingProfile, work: TrainingWork, recipe: RecipeTerms
+) -> dict[str, Term]:  # fmt: skip
+    """Logits in the type of the model that stay beside those of the loss: its output, and what the tanh of a cap gives.
+
+    Gemma2ForCausalLM.forward of Transformers divides logits by their cap, takes the tanh and multiplies: autograd keeps the tanh.
+    """
+    element = recipe.unquantised or byte("recipe.output_bytes", 2.0)
+    capped = subject.arch.capped_logits and profile.loss.capped == "kept" and not plan.how.compiled
+    return {
+        name: logits_bytes.term(f"{at}.{name}", tokens=work.tokens, vocab=work.vocab, element_bytes=element, copies=ONE)
+        for name, there in (("output", profile.loss.output == "held"), ("capped", capped))
+        if there
+    }
+
+
 def _alive(plan: TrainPlan, profile: TrainingProfile) -> Sourced | None:
     """What is alive of a logit at the loss, with the doubt that a loop may reduce logits itself, in the 16 bits that they have.
 
     Logits are wide where autocast or a loss scale is (fp16), or where the head was cast before training beside quantised weights.
     """
     alive, own = profile.loss.alive, profile.loss.own
-    if alive is None or own is None or plan.precision not in ("bf16", "bf16-pure") or plan.tuning.base_weights not in (None, "bf16"):
+    narrow = plan.precision in ("bf16", "bf16-pure") and plan.tuning.base_weights in (None, "bf16")
+    if alive is None or own is None or not narrow:
         return alive
     low, high = alive.accept or (alive.value, alive.value)
     return alive.replaced(accept=(min(low, own.value), high))
