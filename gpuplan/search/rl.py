@@ -165,7 +165,7 @@ def _fastest(asked: _Asked, generators: int) -> Settled:
     waits = [float(made.figures[f"{who}_idle_share"].value) if generators else 0.0 for who in ("generators", "trainers")]
     return Settled(
         models, plan, tuple(chosen), _fits(made), float(made.step.value), float(made.figures["peak_memory_bytes"].value),
-        (waits[0], waits[1]),
+        (waits[0], waits[1]), _fits(made, "rollout"),
     )  # fmt: skip
 
 
@@ -352,8 +352,9 @@ def _idle(models: RlModels, plan: RlPlan) -> tuple[Idle, str]:
     return "host", f"{where}: {why}"
 
 
-def _fits(made: RlFigures) -> bool:
-    return float(made.figures["peak_memory_bytes"].value) <= float(made.figures["memory_capacity_bytes"].value)
+def _fits(made: RlFigures, phase: str = "peak") -> bool:
+    """Whether a phase fits; left out: all of them."""
+    return float(made.figures[f"{phase}_memory_bytes"].value) <= float(made.figures["memory_capacity_bytes"].value)
 
 
 def _with_origins(models: RlModels, chosen: list[Choice], ask: TrainAsk, library: Library) -> RlModels:

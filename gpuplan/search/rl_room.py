@@ -1,4 +1,4 @@
-"""Where the fastest division of training leaves no room for scoring and generation, which other division does?"""
+"""Where the fastest division of training leaves no room for scoring, which other division does?"""
 
 from __future__ import annotations
 
@@ -30,9 +30,10 @@ def with_room(ask: TrainAsk, made: Settled, fastest: Callable[[TrainAsk], Settle
     way (a smaller micro-batch, more ranks for a layer or a sequence, shared weights), or in two where none in one does.
 
     `ask` is the question of training, `made` what is the fastest of it, and `fastest` makes the same of another question. What fits
-    in no way comes back as it is. `far`: two changes at once are looked at, too.
+    in no way comes back as it is, and so does what leaves no room for generation, which is divided by itself. `far`: two changes
+    at once are looked at, too.
     """
-    if made.fits:
+    if made.fits or not made.generates:
         return made
     hw = made.models.policy.hw
     single = list(_single(ask, made.plan.policy, hw.count, int(hw.levels[0].size or hw.count) if hw.levels else 1))
@@ -48,13 +49,16 @@ def with_room(ask: TrainAsk, made: Settled, fastest: Callable[[TrainAsk], Settle
 
 
 def _single(ask: TrainAsk, plan: TrainPlan, ranks: int, domain: int) -> Iterator[Changes]:
-    """The changes of one value that the question leaves open, each of which takes less memory; ranks of a layer in one `domain`."""
+    """The changes of one value that the question leaves open, each of which takes less memory.
+
+    No more ranks than a `domain` of the fabric has share a layer or a sequence.
+    """
     if ask.micro_batch is None and plan.micro_batch > 1:
         yield {"micro_batch": int(plan.micro_batch) // 2}
-    for name, most in (("tp", domain), ("cp", ranks)):
+    for name in ("tp", "cp"):
         if getattr(ask, name) is None:
             own = int(getattr(plan.parallel, name))
-            yield from ({name: more} for more in divisors(ranks) if own < more <= most and more % own == 0)
+            yield from ({name: more} for more in divisors(ranks) if own < more <= domain and more % own == 0)
     if ranks > 1 and ask.zero_stage is None and plan.parallel.zero_stage < _SHARED_WEIGHTS:
         yield {"zero_stage": _SHARED_WEIGHTS}
 

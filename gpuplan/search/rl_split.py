@@ -30,6 +30,8 @@ class Settled(Record, eq=False):
 
     idle: tuple[float, float] = (0.0, 0.0)
     """Shares of a step in which generators, and trainers, wait."""
+    generates: bool = True
+    """Whether the rollout fits, so that what does not is a matter of how training is divided."""
 
     @property
     def rank(self) -> tuple[float, ...]:
