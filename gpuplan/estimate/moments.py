@@ -51,7 +51,7 @@ def transient_bytes(
         found["layer_at_work"] = greatest(f"{at}.scores_at_work", working)
     if stage.head is None or not work.edge.head:
         return found
-    alive, split = _alive(plan, profile), profile.loss.split
+    alive, split = _alive(plan, profile, recipe), profile.loss.split
     if profile.loss.fp16 is not None and plan.precision == "fp16" and plan.tuning.base_weights == "int4":
         alive, split = profile.loss.fp16, None
     if split is None or alone(work.dense_stride):
@@ -148,17 +148,19 @@ def _beside_loss(
     }
 
 
-def _alive(plan: TrainPlan, profile: TrainingProfile) -> Sourced | None:
-    """What is alive of a logit at the loss, with the doubt that a loop may reduce logits itself, in the 16 bits that they have.
+def _alive(plan: TrainPlan, profile: TrainingProfile, recipe: RecipeTerms) -> Sourced | None:
+    """What is alive of a logit at the loss, with the doubt that a loop of one's own may hold less than what Transformers' makes.
 
-    Logits are wide where autocast or a loss scale is (fp16), or where the head was cast before training beside quantised weights.
+    It may reduce logits itself, in the 16 bits that they have, unless autocast or a loss scale (fp16) widens them, or the head was
+    cast before training beside quantised weights; and it may let go of what the model gives out, in the type of the head.
     """
     alive, own = profile.loss.alive, profile.loss.own
-    narrow = plan.precision in ("bf16", "bf16-pure") and plan.tuning.base_weights in (None, "bf16")
-    if alive is None or own is None or not narrow:
+    if alive is None or own is None:
         return alive
+    narrow = plan.precision in ("bf16", "bf16-pure") and plan.tuning.base_weights in (None, "bf16")
+    given = 2.0 if recipe.unquantised is None else float(recipe.unquantised.value)
     low, high = alive.accept or (alive.value, alive.value)
-    return alive.replaced(accept=(min(low, own.value), high))
+    return alive.replaced(accept=(min(low, own.value if narrow else alive.value - given), high))
 
 
 def _logits(name: str, subject: Subject, work: TrainingWork, alive: Sourced | None) -> Term:

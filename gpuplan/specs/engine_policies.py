@@ -161,7 +161,8 @@ class Loss(Schema):
     pass is done: the backward pass frees what PyTorch saved, but not the inputs that matmuls of bitsandbytes keep, nor logits."""
     own: BytesField | None = None
     """The least that `alive` may be, beside the output, where a loop of one's own reduces 16-bit logits to the loss without
-    autocast and lets them go: the low end of plain bf16; None: whoever trains takes the model's loss."""
+    autocast and lets them go: the low end of plain bf16. Where something widens them, what the model gives out may be let go.
+    None: whoever trains takes the model's loss."""
     fp16: BytesField | None = None
     """What is held where a checkpoint of packed 4-bit weights (GPTQ, AWQ) is trained in fp16, all else cast to it, so that nothing
     widens the loss; None: as in bf16."""

@@ -68,6 +68,6 @@ def test_a_loop_may_reduce_16_bit_logits_itself() -> None:
     logits = 8192 * GEMMA
     wide = low("peft")
     assert 8 * logits < wide < 8 * logits + low("accelerate")
-    # What autocast, loss scaling or a head in fp32 widens has no such doubt.
-    assert low("peft", precision="fp16") < 8 * logits / 2
-    assert low("peft", tuning=Tuning(lora=16, base_weights="nf4")) < wide
+    # What autocast, loss scaling or a head in fp32 widens is in doubt by what the model gives out alone.
+    for given, each in (({"precision": "fp16"}, 2), ({"tuning": Tuning(lora=16, base_weights="nf4")}, 4)):
+        assert each * logits < low("peft", **given) < each * logits + low("accelerate", **given)
