@@ -51,7 +51,7 @@ def transient_bytes(
         found["layer_at_work"] = greatest(f"{at}.scores_at_work", working)
     if stage.head is None or not work.edge.head:
         return found
-    alive, split = profile.loss.alive, profile.loss.split
+    alive, split = _alive(plan, profile, recipe), profile.loss.split
     if profile.loss.fp16 is not None and plan.precision == "fp16" and plan.tuning.base_weights == "int4":
         alive, split = profile.loss.fp16, None
     if split is None or alone(work.dense_stride):
@@ -63,10 +63,8 @@ def transient_bytes(
         )  # fmt: skip
     else:
         alive, logits = split, _logits(f"{at}.logits", subject, work, split)
-    if profile.loss.output == "held":
-        element = recipe.unquantised or byte("recipe.output_bytes", 2.0)
-        given = logits_bytes.term(f"{at}.output", tokens=work.tokens, vocab=work.vocab, element_bytes=element, copies=ONE)
-        logits = total(f"{at}.loss_and_output", {"loss": logits, "output": given})
+    if beside := _beside_loss(at, subject, plan, profile, work, recipe):
+        logits = total(f"{at}.loss_and_output", {"loss": logits, **beside})
     if work.edge.gather is not None and not alone(work.edge.gather.group):
         # The share of a rank, and the logits of all of them.
         every = product.term(f"{at}.gathered_vocab", a=work.vocab, b=work.dense_stride)
@@ -132,6 +130,37 @@ def _of_quantised(
             if block.multiplied is not None
         }
     return {"making_logits": total(f"{at}.making_logits", parts)} if len(parts) > 1 else {}
+
+
+def _beside_loss(
+    at: str, subject: Subject, plan: TrainPlan, profile: TrainingProfile, work: TrainingWork, recipe: RecipeTerms
+) -> dict[str, Term]:  # fmt: skip
+    """Logits in the type of the model that stay beside those of the loss: its output, and what the tanh of a cap gives.
+
+    Gemma2ForCausalLM.forward of Transformers divides logits by their cap, takes the tanh and multiplies: autograd keeps the tanh.
+    """
+    element = recipe.unquantised or byte("recipe.output_bytes", 2.0)
+    capped = subject.arch.capped_logits and profile.loss.capped == "kept" and not plan.how.compiled
+    return {
+        name: logits_bytes.term(f"{at}.{name}", tokens=work.tokens, vocab=work.vocab, element_bytes=element, copies=ONE)
+        for name, there in (("output", profile.loss.output == "held"), ("capped", capped))
+        if there
+    }
+
+
+def _alive(plan: TrainPlan, profile: TrainingProfile, recipe: RecipeTerms) -> Sourced | None:
+    """What is alive of a logit at the loss, with the doubt that a loop of one's own may hold less than what Transformers' makes.
+
+    It may reduce logits itself, in the 16 bits that they have, unless autocast or a loss scale (fp16) widens them, or the head was
+    cast before training beside quantised weights; and it may let go of what the model gives out, in the type of the head.
+    """
+    alive, own = profile.loss.alive, profile.loss.own
+    if alive is None or own is None:
+        return alive
+    narrow = plan.precision in ("bf16", "bf16-pure") and plan.tuning.base_weights in (None, "bf16")
+    given = 2.0 if recipe.unquantised is None else float(recipe.unquantised.value)
+    low, high = alive.accept or (alive.value, alive.value)
+    return alive.replaced(accept=(min(low, own.value if narrow else alive.value - given), high))
 
 
 def _logits(name: str, subject: Subject, work: TrainingWork, alive: Sourced | None) -> Term:

@@ -169,6 +169,8 @@ class Architecture(Schema):
     head: bool = True
     """There is an output projection to the vocabulary (false for most encoders)."""
     head_bias: bool = False
+    capped_logits: bool = False
+    """Logits pass through a tanh that keeps them below a cap (Gemma 2, 3n and 4: `final_logit_softcapping`)."""
     embedding_width: PositiveInt | None = None
     """Width of the embedding rows where it differs from `hidden` (ALBERT, OPT-350M): projections are counted."""
     embedding_projections: PositiveInt = 1

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import Literal
 
-from gpuplan.errors import InfeasibleError, Note, PlanError, Problem, UnknownError, UsageError
+from gpuplan.errors import Note, PlanError, Problem, UnknownError, UsageError
 from gpuplan.estimate.answer import Said, rl_answer, with_pins
 from gpuplan.estimate.long_run import Run
 from gpuplan.estimate.result import Choice, Estimate
@@ -25,6 +24,7 @@ from gpuplan.search.best import Judged, best, only
 from gpuplan.search.habits import habits_of
 from gpuplan.search.idle import idle_notes
 from gpuplan.search.library import Found, Library
+from gpuplan.search.rl_room import with_room
 from gpuplan.search.rl_split import Settled, apart_on, chosen_split
 from gpuplan.search.serving import long_context
 from gpuplan.search.shape import positive, shape_of
@@ -126,20 +126,9 @@ def looked_up_rl(ask: TrainAsk, library: Library) -> tuple[Found, Found, TrainAs
 
 
 def _settled(asked: _Asked, generators: int) -> Settled:
-    """The best plan with so many accelerators that only generate; none: all do everything in turn.
-
-    The fastest training division may have a micro-batch with which training fits and scoring, which keeps more of each word, does
-    not: then it is halved until both do.
-    """
+    """The best plan with so many accelerators that only generate; none: all do everything in turn."""
     made = _fastest(asked, generators)
-    micro = int(made.plan.policy.micro_batch)
-    while not made.fits and asked.ask.micro_batch is None and micro > 1:
-        micro //= 2
-        with suppress(PlanError, InfeasibleError):
-            other = _fastest(asked.replaced(plan_ask=asked.plan_ask.replaced(micro_batch=micro)), generators)
-            if other.fits:
-                return other.replaced(chosen=(*other.chosen, Choice("micro_batch", str(micro), "scoring fits with it too")))
-    return made
+    return with_room(asked.plan_ask, made, lambda ask: _fastest(asked.replaced(plan_ask=ask), generators), far=not generators)
 
 
 def _fastest(asked: _Asked, generators: int) -> Settled:
@@ -176,7 +165,7 @@ def _fastest(asked: _Asked, generators: int) -> Settled:
     waits = [float(made.figures[f"{who}_idle_share"].value) if generators else 0.0 for who in ("generators", "trainers")]
     return Settled(
         models, plan, tuple(chosen), _fits(made), float(made.step.value), float(made.figures["peak_memory_bytes"].value),
-        (waits[0], waits[1]),
+        (waits[0], waits[1]), _fits(made, "rollout"),
     )  # fmt: skip
 
 
@@ -363,8 +352,9 @@ def _idle(models: RlModels, plan: RlPlan) -> tuple[Idle, str]:
     return "host", f"{where}: {why}"
 
 
-def _fits(made: RlFigures) -> bool:
-    return float(made.figures["peak_memory_bytes"].value) <= float(made.figures["memory_capacity_bytes"].value)
+def _fits(made: RlFigures, phase: str = "peak") -> bool:
+    """Whether a phase fits; left out: all of them."""
+    return float(made.figures[f"{phase}_memory_bytes"].value) <= float(made.figures["memory_capacity_bytes"].value)
 
 
 def _with_origins(models: RlModels, chosen: list[Choice], ask: TrainAsk, library: Library) -> RlModels:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from gpuplan.errors import InfeasibleError, PlanError, Problem, UsageError
 from gpuplan.estimate.result import Choice
@@ -15,7 +15,7 @@ from gpuplan.record import Record
 EVERY = 15
 """Up to so many ways of dividing a machine all of them are looked at."""
 AROUND = 2
-"""Of more, those so far around the one in which both sides take equally long."""
+"""Of more, those so far around the one in which both sides take equally long, and beyond as long as steps grow shorter."""
 
 
 class Settled(Record, eq=False):
@@ -30,6 +30,8 @@ class Settled(Record, eq=False):
 
     idle: tuple[float, float] = (0.0, 0.0)
     """Shares of a step in which generators, and trainers, wait."""
+    generates: bool = True
+    """Whether the rollout fits, so that what does not is a matter of how training is divided."""
 
     @property
     def rank(self) -> tuple[float, ...]:
@@ -112,7 +114,18 @@ def _looked(ways: Sequence[int], settled: Callable[[int], Settled]) -> list[Sett
         places = range(max(low - AROUND, 0), min(low + AROUND + 1, len(ways)))
     for place in places:
         at(place)
+    # Where waiting hardly changes (few long responses that all wait for), the shortest step may lie beyond.
+    while (beyond := _beyond({place: one for place, one in made.items() if one is not None}, len(ways) - 1, set(made))) is not None:
+        at(beyond)
     return [one for one in made.values() if one is not None]
+
+
+def _beyond(found: Mapping[int, Settled], last: int, looked: Collection[int]) -> int | None:
+    """A place beside that of the shortest step that was not looked at; None: there is none."""
+    if not found:
+        return None
+    best = min(found, key=lambda place: found[place].rank)
+    return next((place for place in (best + 1, best - 1) if 0 <= place <= last and place not in looked), None)
 
 
 def _or_none(settled: Callable[[int], Settled], generators: int) -> Settled | None:

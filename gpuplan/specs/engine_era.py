@@ -42,12 +42,12 @@ POLICIES: Mapping[str, tuple[str, str]] = {
     "edges": ("sharding", "edges"),
     "heads": ("attention", "heads"), "scores": ("attention", "scores"), "remade_attention": ("recompute", "remade_attention"),
     "unfused_latent": ("attention", "unfused_latent"), "at_step": ("gradients", "at_step"),
-    "temporaries": ("gradients", "temporaries"), "stand_ins": ("gradients", "stand_ins"),
+    "temporaries": ("gradients", "temporaries"), "stand_ins": ("gradients", "stand_ins"), "fp8_weight": ("fp8", "weight"),
     "adapter_read": ("adapters", "read"), "adapter_read_backward": ("adapters", "read_backward"),
     "dequantise_in_place": ("adapters", "dequantise_in_place"), "rotary": ("host", "rotary"), "slice": ("host", "slice"),
 }  # fmt: skip
 """What an era may state of a training profile: a policy, and its part."""
-BYTES = ("logits", "logits_split", "at_step", "temporaries", "stand_ins")
+BYTES = ("logits", "logits_split", "at_step", "temporaries", "stand_ins", "fp8_weight")
 """Those of them that say how much memory is held."""
 RELEASE = re.compile(r"^v?(\d+(?:\.\d+)*)(?:[.+-]?(?:post|rc|dev|[a-z]).*)?$")
 SAID = re.compile(r"^(?:(20\d\d)|(\d\d))[-.](\d{1,2})(?:[-.](\d{1,2}))?(?:\.\d+)?$")
@@ -170,6 +170,8 @@ class Era(Schema):
     """Bytes that the optimizer's step made for each parameter beside its states."""
     temporaries: Portion | None = None
     """Copies of the second moment that the step made for a moment."""
+    fp8_weight: BytesField | None = None
+    """Bytes of the working copies of a weight in fp8 training."""
     stand_ins: StoredBytes | None = None
     """Bytes for each element of one matrix of each shape that stood in for gradients."""
     segments: Literal["fixed", "growing"] | None = None

@@ -154,9 +154,15 @@ class Loss(Schema):
     """What is held where tensor parallel ranks share the vocabulary and the loss; None: as without."""
     output: Literal["dropped", "held"] = "dropped"
     """What a model gives out, logits among it, is gone as the backward pass begins, or is a variable of the loop until the next."""
+    capped: Literal["kept", "remade"] = "kept"
+    """What the tanh gives that caps a model's logits is kept for the backward pass, or the kernel of the loss makes it again."""
     graph: Literal["freed", "held"] = "freed"
     """What a micro-batch computed is forgotten when the next begins, or variables of the loop refer to it until the next forward
     pass is done: the backward pass frees what PyTorch saved, but not the inputs that matmuls of bitsandbytes keep, nor logits."""
+    own: BytesField | None = None
+    """The least that `alive` may be, beside the output, where a loop of one's own reduces 16-bit logits to the loss without
+    autocast and lets them go: the low end of plain bf16. Where something widens them, what the model gives out may be let go.
+    None: whoever trains takes the model's loss."""
     fp16: BytesField | None = None
     """What is held where a checkpoint of packed 4-bit weights (GPTQ, AWQ) is trained in fp16, all else cast to it, so that nothing
     widens the loss; None: as in bf16."""

@@ -112,10 +112,16 @@ def finish(
         stacks=tuple(stacks),
         head=head,
         head_bias=head_bias,
+        capped_logits=head and _capped(c.raw("final_logit_softcapping")),
         positions=positions,
         extra_params=extra or {},
     )
     return made.replaced(**more)
+
+
+def _capped(cap: object) -> bool:
+    """Whether a file says where logits end."""
+    return isinstance(cap, (int, float)) and not isinstance(cap, bool) and cap > 0
 
 
 def _stretched(c: Config, longest: int) -> int | None:
