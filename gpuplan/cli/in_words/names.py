@@ -17,6 +17,10 @@ _BETWEEN = re.compile(r"\b(\d+)\s*(?:x\s+|\s(?:nvidia|amd|google|intel)\s+)(?=[a
 """`8 nvidia h100` and `2 x 4090` are as many."""
 _MEMORY = re.compile(r"\d+gb")
 """The memory behind a machine's name: `5060 ti 16gb`."""
+_FORM = re.compile(r"pcie|sxm\d?|nvl|oam|mobile|laptop|max-?q|ti|super|xtx?")
+"""What a part is besides, behind its memory: `v100 32gb sxm2`."""
+_BEHIND = re.compile(r"x(\d{1,3})")
+"""How many, behind the name: `mi50 x2`."""
 _LONGEST = 5
 """So many words a name may have: `rtx pro 6000 blackwell workstation`."""
 _NUMBERS = {
@@ -79,6 +83,8 @@ def named(text: str) -> Named:
     text = _NODES.sub(lambda found: f"{int(found[1]) * int(found[2])} ", _COUNTED.sub(r"\1 ", text))
     said = [_NUMBERS.get(word, word) for word in _WORD.findall(_SLICE.sub("", _BETWEEN.sub(r"\1 ", text)))]
     model, said = _taken(said, _models())
+    if not model:
+        model, said = _spelled(said, is_known=_is_model)
     engine, said = _taken(said, _engines())
     places = [f"tpu-{found}" for found in _SLICE.findall(text)]
     while True:
@@ -86,12 +92,25 @@ def named(text: str) -> Named:
         if not place:
             break
         places.append(place)
+    if not places:
+        place, said = _spelled(said, is_known=_is_part)
+        places += [place] if place else []
     cloud, said = _taken(said, _clouds())
+    said = _without_size(model, said)
     if not model and (size := next((word for word in said if _SIZE.fullmatch(word)), "")):
         model = size
         said.remove(size)
     order = _places_in_order(text, places)
     return Named(model, engine, cloud, tuple(order), tuple(said))
+
+
+def _without_size(model: str, said: Sequence[str]) -> list[str]:
+    """The words but for a size that the model's own name says: `wan 2.2 14b` is Wan2.2-T2V-A14B."""
+    from gpuplan.models.diffusion.glance import diffusion_path
+
+    path = diffusion_path(model) if model else None
+    own = _plain(path.stem if path is not None else model)
+    return [word for word in said if not (own and _SIZE.fullmatch(word) and _plain(word) in own)]
 
 
 def _places_in_order(text: str, places: Sequence[str]) -> list[str]:
@@ -111,10 +130,68 @@ def _taken(said: Sequence[str], known: Mapping[str, str], *, counted: bool = Fal
             count = _COUNT.fullmatch(said[at - 1]) if counted and at else None
             left = [*said[: at - 1 if count else at]]
             after = said[at + size :]
-            if counted and after and _MEMORY.fullmatch(after[0]) and "gb" not in name:
+            while counted and after and (_is_size(after[0], name) or _is_form(after[0], name)):
                 name, after = f"{name}-{after[0]}", after[1:]
+            if counted and not count and after and (behind := _BEHIND.fullmatch(after[0])):
+                count, after = behind, after[1:]
             return (f"{count[1]}x{name}" if count and count[1] != "1" else name), [*left, *after]
     return "", list(said)
+
+
+def _is_size(word: str, name: str) -> bool:
+    return bool(_MEMORY.fullmatch(word)) and "gb" not in name
+
+
+def _is_form(word: str, name: str) -> bool:
+    return bool(_FORM.fullmatch(word)) and _is_part(f"{name}-{word}")
+
+
+def _is_part(name: str) -> bool:
+    from gpuplan.errors import GpuplanError
+    from gpuplan.specs.catalog import Catalog
+    from gpuplan.specs.on import parse_target
+
+    try:
+        return parse_target(name, Catalog.open()) is not None
+    except GpuplanError:
+        return False
+
+
+def _spelled(said: Sequence[str], *, is_known: Callable[[str], bool]) -> tuple[str, list[str]]:
+    """The longest run of words that a reader of names takes, none of them one that says nothing, and the other words."""
+    from gpuplan.cli.in_words.fillers import FILLER
+
+    for size in range(min(_LONGEST, len(said)), 1, -1):
+        for at in range(len(said) - size + 1):
+            run = said[at : at + size]
+            if not FILLER & set(run) and is_known(" ".join(run)):
+                return "-".join(run), [*said[:at], *said[at + size :]]
+    return "", list(said)
+
+
+def _is_model(name: str) -> bool:
+    """Whether a name means a card by its spelling alone, and no size."""
+    from gpuplan.errors import GpuplanError
+    from gpuplan.models.catalog import find
+    from gpuplan.models.diffusion.glance import diffusion_path
+
+    if name[0].isdigit():
+        return False
+    try:
+        return diffusion_path(name) is not None or bool(find(name, cards_only=True))
+    except GpuplanError:
+        return False
+
+
+def is_family(word: str) -> bool:
+    """Whether a word begins the names of cards: `qwen3`, `llama`.
+
+    >>> is_family("gemma"), is_family("coding")
+    (True, False)
+    """
+    from gpuplan.models import catalog
+
+    return len(word) > 2 and any(re.match(rf"{re.escape(word)}(?![a-z])", path.stem) for path in catalog.paths())
 
 
 def _plain(name: str) -> str:
@@ -129,18 +206,21 @@ def _of(names: Iterable[str], wanted: Callable[[str], bool]) -> dict[str, str]:
 @cache
 def _models() -> dict[str, str]:
     from gpuplan.models import catalog, ollama
-    from gpuplan.models.diffusion.catalog import diffusion_names
+    from gpuplan.models.diffusion.catalog import diffusion_aliases, diffusion_names
     from gpuplan.models.generic import generic_names
 
     cards = sorted(path.stem for path in catalog.paths())
     names = catalog.names()
     bare = [_END.sub("", name.rpartition("/")[2]) for name in names]
-    exact = _of(
-        [*ollama.names(), *names, *cards, *generic_names(), *diffusion_names()], lambda name: not name.isdigit() and len(name) > 2
-    )
+    pictures = [*diffusion_names(), *diffusion_aliases()]
+    exact = _of([*names, *cards, *generic_names(), *pictures], _telling)
     pairs = zip(bare, names, strict=True)
     by_repository = {_plain(short): name for short, name in pairs if len(short) > 2 and not short.isdigit()}
-    return {**_newest(cards), **by_repository, **exact}
+    return {**_of(ollama.names(), _telling), **_newest(cards), **by_repository, **exact}
+
+
+def _telling(name: str) -> bool:
+    return not name.isdigit() and len(name) > 2
 
 
 def _newest(cards: Iterable[str]) -> dict[str, str]:

@@ -1,0 +1,75 @@
+"""What stands in a question for a machine that it does not name: a size of memory, `a Mac`, `the CPU`?"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from contextlib import suppress
+
+from gpuplan.cli.in_words.names import Named
+from gpuplan.errors import GpuplanError
+
+_MEMORY = re.compile(r"(\d+)gb")
+_ADVICE = (
+    (
+        frozenset(("mac", "macs", "macbook", "macbooks", "imac")),
+        "a Mac is named by its chip and its memory, such as `--on m4-pro-48gb`",
+    ),
+    (frozenset(("cpu", "cpus", "processor")), "a processor is named too, such as `--on ryzen-9-7950x --memory 64GB`"),
+    (frozenset(("laptop", "notebook")), "a laptop is named by its part, such as `--on rtx-4060-laptop`"),
+)
+
+
+def memory_alone(names: Named) -> tuple[int, Named]:
+    """The size in GB that stands for a card, and the names with a card of that size in its place; 0: none does.
+
+    Behind the name of a machine a size is checked against it, and kept among the words that are left where it is another.
+    """
+    sizes = [(word, int(found[1])) for word in names.rest if (found := _MEMORY.fullmatch(word))]
+    words = [word for word in names.rest if word != "vram"]
+    if not sizes:
+        return 0, names._replace(rest=tuple(words))
+    told = [word for word, _ in sizes]
+    if names.places:
+        known = _memories(names.places)
+        rest = [word for word in words if word not in told or int(word.removesuffix("gb")) not in known]
+        return 0, names._replace(rest=tuple(rest))
+    from gpuplan.specs.cards_of_memory import card_of_memory
+
+    otherwise = unnamed([word for word in words if word not in told])
+    card = card_of_memory(sizes[0][1]) if len(set(told)) == 1 and not otherwise else ""
+    if not card:
+        return 0, names._replace(rest=tuple(words))
+    return sizes[0][1], names._replace(places=(card,), rest=tuple(word for word in words if word not in told))
+
+
+def _memories(places: Sequence[str]) -> set[int]:
+    """The memory of each machine in GB, as its cards are sold: of one card, and of all of them."""
+    from gpuplan.specs.catalog import Catalog
+    from gpuplan.specs.on import parse_target
+
+    catalog, made = Catalog.open(), set[int]()
+    for place in places:
+        with suppress(GpuplanError):
+            target = parse_target(place, catalog)
+            size = target.accelerator.memory.capacity.value
+            each = {round(size / 1e9), round(size / 2**30)}
+            made |= each | {one * target.count for one in each}
+    return made
+
+
+def unnamed(words: Sequence[str]) -> str:
+    """How to name the machine that words stand for without naming it; "" where they stand for none.
+
+    >>> unnamed(["64gb", "mac"])
+    'a Mac is named by its chip and its memory, such as `--on m4-pro-48gb`'
+    >>> unnamed(["raspberry", "pi", "5"]).startswith("the nearest on record is `")
+    True
+    """
+    for meant, advice in _ADVICE:
+        if meant & set(words):
+            return advice
+    from gpuplan.specs.kinds_of_parts import nearest
+
+    runs = (" ".join(words[at : at + size]) for size in (4, 3, 2) for at in range(len(words) - size + 1))
+    return next(filter(None, map(nearest, runs)), "")
