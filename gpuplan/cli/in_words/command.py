@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from gpuplan.cli.in_words.amounts import amounts
 from gpuplan.cli.in_words.fillers import FILLER, makers, unheard
-from gpuplan.cli.in_words.names import Named, is_family, named
+from gpuplan.cli.in_words.names import Named, is_family, is_pictures, named
 from gpuplan.cli.in_words.pasted import pasted
 from gpuplan.cli.in_words.spoken import plainer
 from gpuplan.cli.in_words.unnamed import memory_alone, unnamed
@@ -18,7 +18,8 @@ from gpuplan.errors import GpuplanError
 
 _TRAIN = re.compile(r"\b(?:train|pre-?train|fine[- ]?tun|q?lora|sft\b|full fine)")
 _SERVE = re.compile(
-    r"\b(?:serv|host|deploy|infer|fast|slow|speed|tok(?:en)?s?\s*(?:/|per|an?|each)\s*s|latency|concurren|throughput|generat)"
+    r"\b(?:serv|host|deploy|infer|(?:images?|videos?|clips?) (?:per|an?|each) (?:hour|minute|day)|"
+    r"fast|slow|speed|tok(?:en)?s?\s*(?:/|per|an?|each)\s*s|latency|concurren|throughput|generat)"
 )
 _PLAN = re.compile(
     r"\b(?:how many (?:gpu|card|accelerator|machine|node|chip|[a-z]*\d)|"
@@ -38,14 +39,18 @@ _ABOUT = re.compile(
     r"\b(?:v?ram|memory|bandwidth|specs?|specifications?|datasheet|tdp|watts?|wattage|power|tflops|teraflops|flops|cores|nvlink)\b"
 )
 """Words about a part itself, where no model is named: what its datasheet says."""
+_BOUGHT = re.compile(r"\b(?:buy|buying|purchase|own|owning)\b")
 _RUNS = re.compile(r"\b(?:run|runs|models?|llms?|llamas?|need|fits?|load|handle|enough|train|serve|host)\b")
 _ANSWERED = {
     "fit": ("kv", "cache", "kvcache", "length", "quantized", "quantised"),
-    "serve": ("kv", "cache", "kvcache", "length", "quantized", "quantised"),
+    "serve": ("kv", "cache", "kvcache", "length", "quantized", "quantised", "concurrency", "offload", "offloading"),
+    "train": ("sequence", "length"),
+    "specs show": ("draw", "draws", "consume", "consumes", "use", "uses"),
     "prices list": ("hour", "hourly", "gpu-hour", "month", "monthly", "provider", "providers", "clouds"),
     "plan carries": ("concurrent", "simultaneous", "parallel", "concurrently"),
 }
 """Words that say what a command answers anyway."""
+_OF_PICTURES = ("image", "images", "picture", "pictures", "video", "videos", "clip", "clips", "hour", "workflow", "comfyui", "dev")
 _LAYERS = re.compile(r"\blayers\b|\bngl\b|\boffload")
 _OF = {
     "fit": ("context", "batch", "weights", "kv_cache"),
@@ -145,6 +150,7 @@ def _its_own(places: Sequence[str]) -> bool:
 def _command(text: str, given: Mapping[str, str], names: Named, size: int) -> Meant:
     """The command, where `size` is the memory in GB that stands for a card; 0: none does."""
     training = bool(_TRAIN.search(text)) or ("tokens" in given and not _SERVE.search(text) and not set(_SERVED) & set(given))
+    training = training or bool(names.engine and not is_pictures(names.model) and _only_trains(names.engine))
     adapted = training and bool(_ADAPTED.search(text)) and not _FULL.search(text)
     memory = given.get("host_memory")
     own = memory is not None and _its_own(names.places)
@@ -163,7 +169,7 @@ def _command(text: str, given: Mapping[str, str], names: Named, size: int) -> Me
     elif names.cloud and command == "prices list":
         made.append(names.cloud)
     elif names.cloud:
-        left = True
+        words.append(names.cloud)
     if adapted and command != "plan finetune":
         options.setdefault("lora", _USUAL_RANK)
     four_bits = bool(_QLORA.search(text)) or (adapted and given.get("weights") == "int4")
@@ -180,12 +186,26 @@ def _command(text: str, given: Mapping[str, str], names: Named, size: int) -> Me
     if adapted and four_bits:
         made.append("--qlora")
     more, why = _left_open(command, text, given, names, size)
+    pictures = bool(names.model) and is_pictures(names.model)
     not_heard = tuple(
-        word for word in unheard(words, beside=makers(() if size else names.places)) if not _heard(word, command, text)
+        word
+        for word in unheard(words, beside=makers(() if size else names.places))
+        if not _heard(word, command, text, pictures=pictures)
     )
     told = why and not (size and command in _BY_MEMORY)
     whole = not left and not not_heard and not more and not told
     return Meant((*made, *more), whole, why or (unnamed(not_heard) if not_heard else ""), not_heard)
+
+
+def _only_trains(engine: str) -> bool:
+    """Whether an engine trains and serves nothing, so that who names it trains."""
+    from gpuplan.specs.catalog import Catalog
+    from gpuplan.specs.engine import Engine
+
+    try:
+        return Catalog.open().load(Engine, engine).serving is None
+    except GpuplanError:
+        return False
 
 
 def _options(command: str, given: Mapping[str, str], *, training: bool, adapted: bool) -> tuple[dict[str, str], bool]:
@@ -195,6 +215,8 @@ def _options(command: str, given: Mapping[str, str], *, training: bool, adapted:
         name = key if key in takes else _OTHERWISE.get(key, "")
         if training and key == "weights" and not value.startswith(("fp", "bf")):
             left = left or not adapted
+        elif key == "weights" and command in ("specs show", "compare"):
+            continue  # A datasheet has the rates of all types.
         elif key in takes or (training and name in ("precision", "seq_len")) or name in takes:
             options.setdefault(name, value)
         else:
@@ -214,9 +236,11 @@ def _left_open(command: str, text: str, given: Mapping[str, str], names: Named, 
     return (), ""
 
 
-def _heard(word: str, command: str, text: str) -> bool:
+def _heard(word: str, command: str, text: str, *, pictures: bool) -> bool:
     """Whether a word says what the command answers anyway: the price of a list, the cache of a fit."""
     of = {"specs show": _ABOUT, "prices list": _PRICED, "plan carries": _CARRIES}.get(command)
+    if pictures and word in _OF_PICTURES and command in ("fit", "serve", "compare serve"):
+        return True
     return word in _ANSWERED.get(command, ()) or (of is not None and any(word in found[0].split() for found in of.finditer(text)))
 
 
@@ -231,14 +255,14 @@ def _family(command: str, names: Named) -> tuple[list[str], list[str]]:
 def _kind(text: str, given: Mapping[str, str], names: Named, training: bool) -> str:
     """The command that answers: a plan where it is open on what, or how many of it."""
     several = len(names.places) > 1
-    counted = any(re.match(r"\d+x|.*\d+x", place) for place in names.places)
+    counted = any(re.match(r"\d+x", place) for place in names.places)
     if not names.model:
         if several:
             return "compare serve" if counted else "compare"
-        if _PRICED.search(text) and not _RUNS.search(text):
+        if _PRICED.search(text) and not _RUNS.search(text) and not _BOUGHT.search(text):
             return "prices list"
         return "specs show" if _ABOUT.search(text) and not _RUNS.search(text) else "what-runs"
-    if "," in given.get("weights", ""):
+    if "," in given.get("weights", "") or "," in names.engine:
         return "compare train" if training else "compare serve"
     if len(names.places) == 1 and not training and _CARRIES.search(text):
         return "plan carries"

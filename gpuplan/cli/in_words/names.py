@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
+from pathlib import Path
 from typing import NamedTuple
 
 _WORD = re.compile(r"[\w.:/@+-]*\w")
@@ -50,7 +51,16 @@ _OTHERS = {
 """Engines as people call them, by their letters and digits."""
 _SIZED_BY_NAME = ("aws:", "azure:", "gcp:")
 """Providers whose sizes are known by their own names: `p4d.24xlarge` is Amazon's."""
-_CLOUDS = {"amazon": "aws", "google": "gcp", "googlecloud": "gcp", "microsoft": "azure", "lambdalabs": "lambda", "oracle": "oci"}
+_CLOUDS = {
+    "amazon": "aws",
+    "google": "gcp",
+    "googlecloud": "gcp",
+    "microsoft": "azure",
+    "lambdalabs": "lambda",
+    "oracle": "oci",
+    "vastai": "vast",
+    "runpodio": "runpod",
+}
 """Providers as people call them, by their letters and digits."""
 _COMMON = frozenset(("tune", "swift", "eager", "lightning", "paddle", "torch"))
 """Names of engines that mean something else in most questions."""
@@ -82,10 +92,10 @@ def named(text: str) -> Named:
     text = re.sub(r"(\d)\s+(?:gb|gib)\b", r"\1gb", text)
     text = _NODES.sub(lambda found: f"{int(found[1]) * int(found[2])} ", _COUNTED.sub(r"\1 ", text))
     said = [_NUMBERS.get(word, word) for word in _WORD.findall(_SLICE.sub("", _BETWEEN.sub(r"\1 ", text)))]
-    model, said = _taken(said, _models())
-    if not model:
-        model, said = _spelled(said, is_known=_is_model)
+    model, said = _model(said)
     engine, said = _taken(said, _engines())
+    other, said = _taken(said, _engines()) if engine else ("", said)
+    engine = ",".join(filter(None, dict.fromkeys((engine, other))))
     places = [f"tpu-{found}" for found in _SLICE.findall(text)]
     while True:
         place, said = _taken(said, _places(), counted=True)
@@ -97,6 +107,8 @@ def named(text: str) -> Named:
         places += [place] if place else []
     cloud, said = _taken(said, _clouds())
     said = _without_size(model, said)
+    if ":" in model and model not in text:
+        model = _card(model)  # Who types no tag of Ollama's has not named an engine by it.
     if not model and (size := next((word for word in said if _SIZE.fullmatch(word)), "")):
         model = size
         said.remove(size)
@@ -125,7 +137,7 @@ def _taken(said: Sequence[str], known: Mapping[str, str], *, counted: bool = Fal
         for at in range(len(said) - size + 1):
             key = _plain("".join(said[at : at + size]))
             name = known.get(key) or known.get(key.removesuffix("s"))
-            if name is None:
+            if name is None or (size > 1 and said[at] == "a"):  # `a 6000 ada` is no A6000.
                 continue
             count = _COUNT.fullmatch(said[at - 1]) if counted and at else None
             left = [*said[: at - 1 if count else at]]
@@ -136,6 +148,22 @@ def _taken(said: Sequence[str], known: Mapping[str, str], *, counted: bool = Fal
                 count, after = behind, after[1:]
             return (f"{count[1]}x{name}" if count and count[1] != "1" else name), [*left, *after]
     return "", list(said)
+
+
+def _model(said: Sequence[str]) -> tuple[str, list[str]]:
+    """The model that words name, and the other words: by its exact name, or by a spelling of it that says more of the words."""
+    model, left = _taken(said, _models())
+    size = next((word for word in left if _SIZE.fullmatch(word)), "")
+    if model and not size:
+        return model, left
+    spelled, others = _spelled(said, is_known=_is_model)
+    return (spelled, others) if spelled and (not model or size not in others) else (model, left)
+
+
+def _card(model: str) -> str:
+    from gpuplan.models.catalog import find
+
+    return find(model).id
 
 
 def _is_size(word: str, name: str) -> bool:
@@ -161,10 +189,11 @@ def _spelled(said: Sequence[str], *, is_known: Callable[[str], bool]) -> tuple[s
     """The longest run of words that a reader of names takes, none of them one that says nothing, and the other words."""
     from gpuplan.cli.in_words.fillers import FILLER
 
-    for size in range(min(_LONGEST, len(said)), 1, -1):
+    for size in range(min(_LONGEST, len(said)), 0, -1):
         for at in range(len(said) - size + 1):
             run = said[at : at + size]
-            if not FILLER & set(run) and is_known(" ".join(run)):
+            alone = size == 1 and not re.search(r"[a-z].*[-/:].*\d", run[0])
+            if not alone and not FILLER & set(run) and is_known(" ".join(run)):
                 return "-".join(run), [*said[:at], *said[at + size :]]
     return "", list(said)
 
@@ -172,15 +201,23 @@ def _spelled(said: Sequence[str], *, is_known: Callable[[str], bool]) -> tuple[s
 def _is_model(name: str) -> bool:
     """Whether a name means a card by its spelling alone, and no size."""
     from gpuplan.errors import GpuplanError
+    from gpuplan.files.read import exists
     from gpuplan.models.catalog import find
     from gpuplan.models.diffusion.glance import diffusion_path
 
-    if name[0].isdigit():
+    if name[0].isdigit() or exists(Path(name)):
         return False
     try:
-        return diffusion_path(name) is not None or bool(find(name, cards_only=True))
+        return diffusion_path(name) is not None or bool(find(name))
     except GpuplanError:
         return False
+
+
+def is_pictures(model: str) -> bool:
+    """Whether a model makes pictures or clips."""
+    from gpuplan.models.diffusion.glance import diffusion_path
+
+    return bool(model) and diffusion_path(model) is not None
 
 
 def is_family(word: str) -> bool:
@@ -237,9 +274,12 @@ def _newest(cards: Iterable[str]) -> dict[str, str]:
 @cache
 def _engines() -> dict[str, str]:
     from gpuplan.specs.catalog import Catalog
+    from gpuplan.specs.engine import Engine
 
     shipped = Catalog.open()
-    names = [*shipped.names("engines"), *shipped.paths("engines")]
+    profiles = [shipped.load(Engine, ident) for ident in shipped.paths("engines")]
+    others = [name for profile in profiles for name in profile.stands_in_for]
+    names = [*others, *shipped.names("engines"), *shipped.paths("engines")]
     return {**_of(names, lambda name: len(name) > 2 and name not in _COMMON), **_OTHERS}
 
 

@@ -11,7 +11,7 @@ _MANNERS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
     (re.compile(said), written)
     for said, written in (
         (r"(?<!\S)(\d+) ?(?:gb|gib|g)(?: of)? (?:v-?ram|video (?:memory|ram)|gpu (?:memory|ram))\b", r"\1gb vram"),
-        (r"\bv-?ram (?:of )?(\d+) ?(?:gb|gib|g)\b", r"\1gb vram"),
+        (r"(?<!gb )\bv-?ram (?:of )?(\d+) ?(?:gb|gib|g)\b", r"\1gb vram"),
         (r"\b(?:a |another )?(?:second|2nd) (?=(?:rtx |gtx |rx )?\d{4}\b|[a-z]\d{2,3}\b)", "2 "),  # Who buys a second one has two.
         (rf"\b(?:laptop|notebook)(?: with| has)?(?: an?| my)? ({_PART})\b(?! laptop)", r"\1 laptop"),
         (r"\b(\d+ ?gb) ((?:mac ?book|i?mac)(?: (?:mini|studio|air|pro))*(?: m\d+)?(?: (?:pro|max|ultra))?)\b", r"\2 \1"),
@@ -20,6 +20,12 @@ _MANNERS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         (rf"\b({_PART}) ({_SORT}) (vs\.?|versus|or|and) ({_SORT})(?![a-z0-9]| ?(?:v?ram|of))", r"\1 \2 \3 \1 \4"),
         (r"\b(?:in|of|for) 20[12]\d\b", ""),
         (r"\b24/7\b", ""),
+        (r"\bper (?:1 ?)?m(?:illion|io)? (?:output |input )?tokens?\b", ""),  # What a token costs is told in millions.
+        (r"\bopen[- ](?:source|weights?)\b", ""),
+        (r"\b(?:no|without(?: a)?) (?:gpus?|graphics card)\b|\bcpu[- ]only\b|\bonly (?:on )?cpu\b", "cpu"),
+        (r"\bcpu[- ]offload(?:ing)?\b", "offload"),
+        (r"\b(\d+(?:\.\d+)?)t (?=(?:param|model|llm))", r"\g<1>000b "),
+        (r"\b(command[- ]?r)\+", r"\1-plus"),
     )
 )
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from contextlib import suppress
 
+from gpuplan.cli.in_words.fillers import FILLER
 from gpuplan.cli.in_words.names import Named
 from gpuplan.errors import GpuplanError
 
@@ -16,6 +17,14 @@ _ADVICE = (
         "a Mac is named by its chip and its memory, such as `--on m4-pro-48gb`",
     ),
     (frozenset(("cpu", "cpus", "processor")), "a processor is named too, such as `--on ryzen-9-7950x --memory 64GB`"),
+    (
+        frozenset(("unified",)),
+        "memory that processor and graphics share is named by its chip, such as `--on m4-max-128gb` or `--on strix-halo-128gb`",
+    ),
+    (
+        frozenset(("different", "mixed", "mixing", "mismatched", "unlike")),
+        "unlike cards beside each other are not answered for: name alike ones, such as `--on 2x3090`",
+    ),
     (frozenset(("laptop", "notebook")), "a laptop is named by its part, such as `--on rtx-4060-laptop`"),
 )
 
@@ -40,7 +49,10 @@ def memory_alone(names: Named) -> tuple[int, Named]:
     card = card_of_memory(sizes[0][1]) if len(set(told)) == 1 and not otherwise else ""
     if not card:
         return 0, names._replace(rest=tuple(words))
-    return sizes[0][1], names._replace(places=(card,), rest=tuple(word for word in words if word not in told))
+    count = next((word for word in words if re.fullmatch(r"\d+x", word)), "")
+    if count:
+        words.remove(count)
+    return sizes[0][1], names._replace(places=(f"{count}{card}",), rest=tuple(word for word in words if word not in told))
 
 
 def _memories(places: Sequence[str]) -> set[int]:
@@ -69,7 +81,13 @@ def unnamed(words: Sequence[str]) -> str:
     for meant, advice in _ADVICE:
         if meant & set(words):
             return advice
-    from gpuplan.specs.kinds_of_parts import nearest
+    from gpuplan.models import kinds_of_names
+    from gpuplan.specs import kinds_of_parts
 
-    runs = (" ".join(words[at : at + size]) for size in (4, 3, 2) for at in range(len(words) - size + 1))
-    return next(filter(None, map(nearest, runs)), "")
+    runs = [" ".join(words[at : at + size]) for size in (4, 3, 2, 1) for at in range(len(words) - size + 1)]
+    part = next(filter(None, (kinds_of_parts.nearest(run) for run in runs if " " in run)), "")
+    if part:
+        return part
+    # A word alone may be a common one that some pattern of names fits: it has to say a number.
+    telling = (run for run in runs if not FILLER & set(run.split()) and (" " in run or re.search(r"[a-z].*\d", run)))
+    return next(filter(None, map(kinds_of_names.nearest, telling)), "")
