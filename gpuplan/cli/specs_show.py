@@ -70,6 +70,19 @@ def part_of_target(name: str, catalog: Catalog) -> str:
     return found
 
 
+def _hint_of_target(name: str, catalog: Catalog) -> str:
+    """What `--on` says of a name that it does not take, where it says more than how names are written; "" otherwise."""
+    from gpuplan.specs.on import parse_target
+    from gpuplan.specs.target import FORMS
+
+    try:
+        parse_target(name, catalog)
+    except GpuplanError as error:
+        hint = error.problems[0].hint or ""
+        return "" if hint == FORMS or hint.startswith("did you mean") else hint
+    return ""
+
+
 def _load(catalog: Catalog, name: str) -> tuple[SpecFile, Path]:
     """The spec of that name, of the first kind that has one.
 
@@ -112,5 +125,5 @@ def _load(catalog: Catalog, name: str) -> tuple[SpecFile, Path]:
     if not near and (meant := part_of_target(name, catalog)):
         return _load(catalog, meant)
     known = [name for kind in SHOWN for name in (*catalog.paths(kind), *catalog.names(kind))]
-    hint = near or did_you_mean(name, known) or "`gpuplan specs list` shows what there is"
+    hint = near or _hint_of_target(name, catalog) or did_you_mean(name, known) or "`gpuplan specs list` shows what there is"
     raise UnknownError(Problem("spec.unknown", f"nothing is called `{name}`", hint))

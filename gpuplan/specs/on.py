@@ -13,6 +13,9 @@ from gpuplan.specs.unlike import is_joined, refuse_joined
 _CLOCK = re.compile(r"\s*@\s*\d+(?:\.\d+)?\s*GHz\s*$", re.IGNORECASE)
 """What processors print behind their name, which is no network."""
 
+_LABEL = re.compile(r"^\s*[\w-]+(?:\.[\w-]+)+/[\w.-]+\s*[=:]\s*(?=\S*[A-Za-z])")
+"""The key of a label of Kubernetes before the part that it names: `nvidia.com/gpu.product=NVIDIA-L4`."""
+
 
 def parse_target(text: str, catalog: Catalog) -> Target:
     """What `--on` names: `[N x]` and the name of an accelerator, a system, a cloud instance, a TPU slice or a cluster.
@@ -27,7 +30,7 @@ def parse_target(text: str, catalog: Catalog) -> Target:
         UnknownError: nothing is called that, or a network that the target needs is not known.
         SpecError: a data file is wrong.
     """
-    text = _CLOCK.sub("", text)
+    text = _CLOCK.sub("", _LABEL.sub("", text))
     if is_joined(text, catalog):
         raise refuse_joined(text)
     try:
