@@ -11,7 +11,6 @@ from gpuplan.schema import Limits, Schema
 from gpuplan.specs.base import SpecFile, load_spec
 from gpuplan.specs.catalog import key, shipped_folder
 
-
 _SLICE = re.compile(r"\d+g\.(\d+)gb")
 """The memory of a slice of a card by MIG, as its profile says it: `1g.5gb`."""
 

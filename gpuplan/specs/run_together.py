@@ -1,4 +1,4 @@
-"""Which part does a name mean whose words are run together, as schedulers of clusters have them: `GeForceGTX1080Ti`, `teslaP100`?"""
+"""Which part does a name mean whose words are run together, as schedulers have them: `GeForceGTX1080Ti`, `teslaP100`?"""
 
 from __future__ import annotations
 

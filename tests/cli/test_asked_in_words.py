@@ -299,6 +299,18 @@ How many concurrent users can one 4090 support with Llama 3 8B?
     plan carries llama-3-8b --on 4090
 train a 1B model from scratch on 8 H100s how long
     train 1b --on 8xh100
+Which Qwen3 model fits on RTX 5080?
+    what-runs qwen3 --on rtx-5080
+gpu memory needed for 1 million token context llama 3.1 8b
+    fit llama-3.1-8b --on h100 --context 1M
+what t/s do you get on 3090 with gemma 3 27b q4
+    serve gemma-3-27b --on 3090 --weights q4_k_m
+flux schnell 4090 seconds per image
+    serve flux-schnell --on 4090
+Can my gaming laptop (RTX 4070, 32GB RAM) run GLM-4.7-Flash?
+    serve glm-4.7-flash --on rtx-4070-laptop --host-memory 32GB
+I've got a Ryzen 7700X, 64GB DDR5 and a 4070 Super. Can I run Qwen3-Next 80B?
+    serve qwen3-next-80b --on 4070-super --host-memory 64GB
 CUDA out of memory when fine-tuning llama 2 7b on a single A100 40GB
     train llama-2-7b --on a100-40gb --lora 16
 """

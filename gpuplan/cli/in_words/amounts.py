@@ -127,7 +127,7 @@ PATTERNS: tuple[Pattern, ...] = (
     _pattern("batch", rf"\bbatch(?:es)?(?:[ -]?size)?\s*(?:of|=|:)?\s*({NUMBER})\b", number),
     _pattern(
         "context",
-        rf"\b({NUMBER})\s*(k|m)?(?:[- ]tokens?)?(?: of)?[- ]{_SEQUENCE}{_LENGTH}\b",
+        rf"\b({NUMBER})\s*(k|m|thousand|million)?(?:[- ]tokens?)?(?: of)?[- ]{_SEQUENCE}{_LENGTH}\b",
         number,
     ),
     _pattern(

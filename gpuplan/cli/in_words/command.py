@@ -13,12 +13,13 @@ from gpuplan.cli.in_words.fillers import FILLER, makers, unheard
 from gpuplan.cli.in_words.names import Named, is_family, is_pictures, named
 from gpuplan.cli.in_words.pasted import pasted
 from gpuplan.cli.in_words.spoken import plainer
-from gpuplan.cli.in_words.unnamed import memory_alone, unnamed
+from gpuplan.cli.in_words.unnamed import memory_alone, unnamed, without_host
 from gpuplan.errors import GpuplanError
 
 _TRAIN = re.compile(r"\b(?:train|pre-?train|fine[- ]?tun|q?lora|sft\b|full fine)")
 _SERVE = re.compile(
     r"\b(?:serv|host|deploy|infer|(?:images?|videos?|clips?) (?:per|an?|each) (?:hour|minute|day)|"
+    r"(?:per|each|for an?|generate an?) (?:image|picture|video|clip)\b|t/s\b|tps\b|"
     r"fast|slow|speed|tok(?:en)?s?\s*(?:/|per|an?|each)\s*s|latency|concurren|throughput|generat)"
 )
 _PLAN = re.compile(
@@ -45,12 +46,13 @@ _ANSWERED = {
     "fit": ("kv", "cache", "kvcache", "length", "quantized", "quantised"),
     "serve": ("kv", "cache", "kvcache", "length", "quantized", "quantised", "concurrency", "offload", "offloading"),
     "train": ("sequence", "length"),
-    "specs show": ("draw", "draws", "consume", "consumes", "use", "uses"),
+    "specs show": ("draw", "draws", "consume", "consumes", "consumption", "use", "uses"),
     "prices list": ("hour", "hourly", "gpu-hour", "month", "monthly", "provider", "providers", "clouds"),
     "plan carries": ("concurrent", "simultaneous", "parallel", "concurrently"),
 }
 """Words that say what a command answers anyway."""
 _OF_PICTURES = ("image", "images", "picture", "pictures", "video", "videos", "clip", "clips", "hour", "workflow", "comfyui", "dev")
+_WHICH = re.compile(r"\b(?:which|what|best|largest|biggest)\b.*\bmodels?\b")
 _LAYERS = re.compile(r"\blayers\b|\bngl\b|\boffload")
 _OF = {
     "fit": ("context", "batch", "weights", "kv_cache"),
@@ -129,11 +131,19 @@ def meant(question: str) -> Meant:
         text = plainer(question)
         given, rest = amounts(text)
         names = named(rest)
-        size, names = memory_alone(names)
+        size, names = memory_alone(_of_family(text, names))
+        names, beside = without_host(text, given, names)
         if not names.model and not names.places:
             return Meant((), whole=False, why=unnamed(names.rest))
-        return _command(text, given, names, size)
+        made = _command(text, given, names, size)
+        return made._replace(why="; ".join(filter(None, (beside, made.why))))
     return Meant((), whole=False)
+
+
+def _of_family(text: str, names: Named) -> Named:
+    """The names where the model is a family of which the question asks which (`which qwen3 model fits`)."""
+    asked = names.model and not re.search(r"\d[bm]\b|-", names.model) and _WHICH.search(text) and is_family(names.model)
+    return names._replace(model="", rest=(*names.rest, names.model)) if asked else names
 
 
 def _its_own(places: Sequence[str]) -> bool:

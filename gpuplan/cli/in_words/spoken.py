@@ -13,7 +13,7 @@ _MANNERS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         (r"(?<!\S)(\d+) ?(?:gb|gib|g)(?: of)? (?:v-?ram|video (?:memory|ram)|gpu (?:memory|ram))\b", r"\1gb vram"),
         (r"(?<!gb )\bv-?ram (?:of )?(\d+) ?(?:gb|gib|g)\b", r"\1gb vram"),
         (r"\b(?:a |another )?(?:second|2nd) (?=(?:rtx |gtx |rx )?\d{4}\b|[a-z]\d{2,3}\b)", "2 "),  # Who buys a second one has two.
-        (rf"\b(?:laptop|notebook)(?: with| has)?(?: an?| my)? ({_PART})\b(?! laptop)", r"\1 laptop"),
+        (rf"\b(?:laptop|notebook)(?: with| has)?(?: an?| my)?[ (,:]+({_PART})\b(?! laptop)", r"\1 laptop"),
         (r"\b(\d+ ?gb) ((?:mac ?book|i?mac)(?: (?:mini|studio|air|pro))*(?: m\d+)?(?: (?:pro|max|ultra))?)\b", r"\2 \1"),
         (r"\b(\d+ ?gb) (m\d+(?: (?:pro|max|ultra))?)\b", r"\2 \1"),
         (r"\bx ?(\d{1,3})\b(?= (?:vs|versus|or|and|for|with|to|on|in)\b|$|[,?])", r"x\1"),

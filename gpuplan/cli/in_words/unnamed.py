@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
 from gpuplan.cli.in_words.fillers import FILLER
 from gpuplan.cli.in_words.names import Named
 from gpuplan.errors import GpuplanError
 
+_PROCESSORS = frozenset(("amd", "intel", "ryzen", "core", "epyc", "xeon", "threadripper", "i5", "i7", "i9"))
 _MEMORY = re.compile(r"(\d+)gb")
 _ADVICE = (
     (
@@ -68,6 +69,29 @@ def _memories(places: Sequence[str]) -> set[int]:
             each = {round(size / 1e9), round(size / 2**30)}
             made |= each | {one * target.count for one in each}
     return made
+
+
+def without_host(text: str, given: Mapping[str, str], names: Named) -> tuple[Named, str]:
+    """The names without the processors of a computer whose graphics card is named too, with its memory; and what is said of it.
+
+    Raises:
+        GpuplanError: as `parse_target`.
+    """
+    if len(names.places) < 2 or "host_memory" not in given or re.search(r"\b(?:vs|versus|or|than)\b", text):
+        return names, ""
+    from gpuplan.specs.catalog import Catalog
+    from gpuplan.specs.on import parse_target
+
+    catalog = Catalog.open()
+    units = [parse_target(place, catalog).accelerator.unit for place in names.places]
+    cards = tuple(place for place, unit in zip(names.places, units, strict=True) if unit != "socket")
+    if not cards or len(cards) == len(names.places):
+        return names, ""
+    lines = [word for word in names.rest if word in _PROCESSORS]
+    told = " and ".join(f"`{place}`" for place in names.places if place not in cards)
+    rest = tuple(word for word in names.rest if word not in lines)
+    why = "is taken for the processor beside the card, of which the memory alone counts"
+    return names._replace(places=cards, rest=rest), f"{told} {why}"
 
 
 def unnamed(words: Sequence[str]) -> str:
