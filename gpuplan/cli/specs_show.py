@@ -125,5 +125,11 @@ def _load(catalog: Catalog, name: str) -> tuple[SpecFile, Path]:
     if not near and (meant := part_of_target(name, catalog)):
         return _load(catalog, meant)
     known = [name for kind in SHOWN for name in (*catalog.paths(kind), *catalog.names(kind))]
-    hint = near or _hint_of_target(name, catalog) or did_you_mean(name, known) or "`gpuplan specs list` shows what there is"
+    hint = (
+        nearest(name)
+        or _hint_of_target(name, catalog)
+        or near
+        or did_you_mean(name, known)
+        or "`gpuplan specs list` shows what there is"
+    )
     raise UnknownError(Problem("spec.unknown", f"nothing is called `{name}`", hint))

@@ -494,6 +494,21 @@ def test_a_pasted_command_that_trains_is_told_the_question(text: str, command: s
     assert not meant(text).whole
 
 
+def test_a_spec_page_takes_what_on_takes(call: Call) -> None:
+    shown = call("specs", "show", "mac-mini-m4-pro-64gb")
+    assert (shown.code, shown.out) == (0, call("specs", "show", "apple-m4-pro").out)
+    assert "was taken as `apple-m4-pro`" in shown.err
+    assert "name one: `rx-5600-xt`" in call("specs", "show", "Navi 10 [Radeon RX 5600 OEM/5600 XT / 5700/5700 XT]").err
+    assert call("compare", "mac-mini-m4-pro-64gb", "rtx-5090").code == 0
+
+
+def test_a_model_that_no_machine_holds_is_not_told_of_a_count_that_nobody_gave(call: Call) -> None:
+    asked = call("plan", "serve", "glm-4.6", "--on", "5090", "--weights", "fp8", "--users", "1")
+    assert asked.code == 3
+    assert "and no machine that is allowed has as much" in asked.err
+    assert "--count" not in asked.err
+
+
 def test_a_pasted_command_need_not_be_quoted(call: Call) -> None:
     asked = call("vllm", "serve", "Qwen/Qwen3-32B", "-tp", "2")
     assert asked.code == 2
