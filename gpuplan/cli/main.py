@@ -111,6 +111,8 @@ def _result(words: Sequence[str]) -> Any:
         asked = meant(words[0])
         if asked.whole:
             print(f"asked as: {asked}", file=sys.stderr)
+            if asked.why:
+                print(f"note: {asked.why}", file=sys.stderr)
             words = asked.words
     in_order = normal(words, COMMANDS)
     task = in_order[0] if in_order else ""

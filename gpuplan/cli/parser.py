@@ -5,6 +5,7 @@ It is imported where `gpuplan.cli.plain_words` cannot tell the meaning: for help
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from typing import Any
 
@@ -72,10 +73,12 @@ def usage_problem(error: Any, words: list[str]) -> Problem:
 
 def _meant(words: Sequence[str]) -> str:
     """The command that words may be about which no command knows; "" where there is nothing to go by."""
-    from gpuplan.cli.in_words.command import command_meant
+    from gpuplan.cli.in_words.command import meant
 
-    meant = command_meant(words)
-    return f"such as `{meant}`; `gpuplan --help` shows what else there is" if meant else ""
+    hint = meant(" ".join(words) if len(words) == 1 else shlex.join(words)).hint
+    if not hint and len(" ".join(words).split()) > 2:
+        hint = 'name a model and what it runs on, such as `gpuplan "does qwen3 32b fit on an rtx 4090"`'
+    return f"{hint}; `gpuplan --help` shows what else there is" if hint else ""
 
 
 def _sentence(text: str) -> str:

@@ -13,7 +13,7 @@ from gpuplan.cli import options as o
 from gpuplan.cli.complaint import say
 from gpuplan.cli.help import Command
 from gpuplan.cli.specs import open_catalog
-from gpuplan.errors import Problem, UsageError, did_you_mean
+from gpuplan.errors import Problem, UnknownError, UsageError, did_you_mean
 
 app = Typer(add_completion=False, rich_markup_mode=None)
 
@@ -53,6 +53,7 @@ def side_by_side(
 ) -> None:  # fmt: skip
     """Print accelerators beside each other (also `gpuplan compare h100 h200`)."""
     from gpuplan.browse.per_dollar_and_watt import value_figures
+    from gpuplan.cli.specs_show import part_of_target
     from gpuplan.render import accelerators_compared as render
     from gpuplan.render.text import look_of
     from gpuplan.specs.accelerator import Accelerator
@@ -70,7 +71,12 @@ def side_by_side(
     catalog = open_catalog(folders)
     made = []
     for word in dict.fromkeys(words):
-        spec, notes = catalog.load_noted(Accelerator, word)
+        try:
+            spec, notes = catalog.load_noted(Accelerator, word)
+        except UnknownError:
+            if not (meant := part_of_target(word, catalog)):
+                raise
+            spec, notes = catalog.load_noted(Accelerator, meant)
         made.append(spec)
         for note in notes:
             say(f"note: {note.text}{f' ({note.hint})' if note.hint else ''}")

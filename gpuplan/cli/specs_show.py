@@ -13,7 +13,7 @@ from gpuplan.cli import options as o
 from gpuplan.cli.complaint import say
 from gpuplan.cli.help import Command
 from gpuplan.cli.specs import SHOWN, open_catalog
-from gpuplan.errors import Problem, UnknownError, did_you_mean
+from gpuplan.errors import GpuplanError, Problem, UnknownError, did_you_mean
 
 if TYPE_CHECKING:
     from gpuplan.specs.base import SpecFile
@@ -58,6 +58,31 @@ def show(
     sys.stdout.write("\n".join(spec_page(spec, path, related(spec, catalog), look) for spec, path in made))
 
 
+def part_of_target(name: str, catalog: Catalog) -> str:
+    """The accelerator of what `--on` takes by a name that no file has, which is said; "" where it takes none."""
+    from gpuplan.specs.on import parse_target
+
+    try:
+        found = parse_target(name, catalog).accelerator.id
+    except GpuplanError:
+        return ""
+    say(f"note: `{name}` was taken as `{found}`")
+    return found
+
+
+def _hint_of_target(name: str, catalog: Catalog) -> str:
+    """What `--on` says of a name that it does not take, where it says more than how names are written; "" otherwise."""
+    from gpuplan.specs.on import parse_target
+    from gpuplan.specs.target import FORMS
+
+    try:
+        parse_target(name, catalog)
+    except GpuplanError as error:
+        hint = error.problems[0].hint or ""
+        return "" if hint == FORMS or hint.startswith("did you mean") else hint
+    return ""
+
+
 def _load(catalog: Catalog, name: str) -> tuple[SpecFile, Path]:
     """The spec of that name, of the first kind that has one.
 
@@ -97,6 +122,14 @@ def _load(catalog: Catalog, name: str) -> tuple[SpecFile, Path]:
     if plain != name and not near:
         say(f"note: `{name}` was taken as `{key(plain)}`")
         return _load(catalog, plain)
+    if not near and (meant := part_of_target(name, catalog)):
+        return _load(catalog, meant)
     known = [name for kind in SHOWN for name in (*catalog.paths(kind), *catalog.names(kind))]
-    hint = near or did_you_mean(name, known) or "`gpuplan specs list` shows what there is"
+    hint = (
+        nearest(name)
+        or _hint_of_target(name, catalog)
+        or near
+        or did_you_mean(name, known)
+        or "`gpuplan specs list` shows what there is"
+    )
     raise UnknownError(Problem("spec.unknown", f"nothing is called `{name}`", hint))

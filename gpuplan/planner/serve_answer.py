@@ -314,6 +314,12 @@ class _Answer:
             return (
                 type(error)(Problem(problem.code, what, problem.hint)) if isinstance(error, (UnknownError, UsageError)) else error
             )
+        rooms = [one.each * one.chip.memory for one in self.search.machines if one.chip.memory is not None]
+        if self.search.candidates == 0 and rooms and len(rooms) == len(self.search.machines) and max(rooms) < self.search.held:
+            what = f"{self.want.run.model} takes {human(self.search.held, 'B')}, and no machine that is allowed has as much"
+            return InfeasibleError(
+                Problem("plan.too-large", what, "name other machines with --on, or allow fewer bits, such as --lowest-bits 4")
+            )
         if self.search.candidates == 0:
             what = "no machine that is allowed comes in such a number"
             return UsageError(

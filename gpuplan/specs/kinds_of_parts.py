@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from fnmatch import fnmatchcase
 from functools import cache
 from typing import Annotated, Literal
@@ -9,6 +10,9 @@ from typing import Annotated, Literal
 from gpuplan.schema import Limits, Schema
 from gpuplan.specs.base import SpecFile, load_spec
 from gpuplan.specs.catalog import key, shipped_folder
+
+_SLICE = re.compile(r"\d+g\.(\d+)gb")
+"""The memory of a slice of a card by MIG, as its profile says it: `1g.5gb`."""
 
 
 class KindOfPart(Schema):
@@ -55,7 +59,10 @@ def nearest(name: str) -> str:
     if found is None:
         return ""
     parts = " or ".join(f"`{one}`" for one in found.nearest)
-    return f"the nearest on record is {parts}: {found.why}" if parts else found.why
+    why = found.why
+    if size := _SLICE.search(key(name)):
+        why = re.sub(r"\d+(?=GiB)", size[1], why)
+    return f"the nearest on record is {parts}: {why}" if parts else why
 
 
 def machine_of(name: str) -> str:

@@ -13,6 +13,13 @@ from gpuplan.specs.unlike import is_joined, refuse_joined
 _CLOCK = re.compile(r"\s*@\s*\d+(?:\.\d+)?\s*GHz\s*$", re.IGNORECASE)
 """What processors print behind their name, which is no network."""
 
+_COUNT_ALONE = re.compile(r"\d{4}x", re.IGNORECASE)
+"""A processor of AMD's that looks like a count of nothing: `7950x`."""
+_TOLD = re.compile(r"^\s*device\s+\d+\s*:\s*|\s*,\s*(?:compute capability|gfx\d).*$", re.IGNORECASE)
+"""What llama.cpp prints around a device: its number, and what its driver can do."""
+_LABEL = re.compile(r"^\s*[\w-]+(?:\.[\w-]+)+/[\w.-]+\s*[=:]\s*(?=\S*[A-Za-z])")
+"""The key of a label of Kubernetes before the part that it names: `nvidia.com/gpu.product=NVIDIA-L4`."""
+
 
 def parse_target(text: str, catalog: Catalog) -> Target:
     """What `--on` names: `[N x]` and the name of an accelerator, a system, a cloud instance, a TPU slice or a cluster.
@@ -27,7 +34,9 @@ def parse_target(text: str, catalog: Catalog) -> Target:
         UnknownError: nothing is called that, or a network that the target needs is not known.
         SpecError: a data file is wrong.
     """
-    text = _CLOCK.sub("", text)
+    text = _CLOCK.sub("", _LABEL.sub("", _TOLD.sub("", text)))
+    if _COUNT_ALONE.fullmatch(text.strip()) and (whole := catalog.names("accelerators").get(text.strip().lower(), [])):
+        return _found(whole[0], catalog).replaced(text=text) if len(whole) == 1 else _found(text, catalog)
     if is_joined(text, catalog):
         raise refuse_joined(text)
     try:

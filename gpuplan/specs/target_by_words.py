@@ -97,6 +97,7 @@ def _by_less_of_it(text: str, units: int, name: str, what: str, catalog: Catalog
     from gpuplan.specs.machines_of_makers import part_of_machine
     from gpuplan.specs.plain_names import counted_in_words, known_as
     from gpuplan.specs.read_names import reading
+    from gpuplan.specs.run_together import run_together
     from gpuplan.specs.several_parts import alternatives, several_parts
 
     if (part := part_of_machine(name, units, catalog)) is not None and (made := target_by_name(part, catalog)) is not None:
@@ -129,7 +130,7 @@ def _by_less_of_it(text: str, units: int, name: str, what: str, catalog: Catalog
         if near := "" if exact else nearest(plain):
             raise UnknownError(Problem("target.unknown-name", what, near))
         return _taken_as(text, units, name, plain, catalog)
-    turned = _in_another_order(name, catalog)
+    turned = _in_another_order(name, catalog) or run_together(name, catalog)
     if turned is not None:
         return _taken_as(text, units, name, turned, catalog)
     known = [one for kind in ("accelerators", "systems", "clusters") for one in (*catalog.paths(kind), *catalog.names(kind))]

@@ -5,9 +5,13 @@ from __future__ import annotations
 import pytest
 
 from gpuplan.cli.in_words.amounts import PATTERNS, amounts, manners
-from gpuplan.cli.in_words.command import _OF, command_meant, meant
+from gpuplan.cli.in_words.command import _OF, Meant, command_meant, meant
+from gpuplan.cli.in_words.pasted import SAY_WHERE, pasted
 from gpuplan.cli.plain_words import given_by
 from gpuplan.plan.ask import ASKS
+from gpuplan.specs.accelerator import Accelerator
+from gpuplan.specs.cards_of_memory import table
+from gpuplan.specs.catalog import Catalog
 from tests.cli.cli_calls import Call
 
 ANSWERED = """
@@ -207,31 +211,139 @@ time to first token for a 32k prompt on llama 3.1 70b with 8 h100
     serve llama-3.1-70b --on 8xh100 --prompt 32k
 h200 vs b200
     compare h200 b200
+is 24gb vram enough for qwen3 32b
+    fit qwen3-32b --on rtx-4090
+Is 24GB enough for Llama 3.1 8B?
+    fit llama-3.1-8b --on rtx-4090
+is a 16gb card enough for qwen3-14b at 4-bit
+    fit qwen3-14b --on rtx-4060-ti-16gb --weights int4
+gemma3 27b q4 on 24gb
+    fit gemma-3-27b --on rtx-4090 --weights q4_k_m
+will 2x 16gb cards work for 32b q4
+    fit 32b --on 2xrtx-4060-ti-16gb --weights q4_k_m
+best model for 8gb vram
+    what-runs --on rtx-4060
+which llama model fits in 16gb
+    what-runs llama --on rtx-4060-ti-16gb
+What's the best model I can run on 2x3090 with 48GB VRAM?
+    what-runs --on 2x3090
+what can I run on macbook m4 pro 48gb
+    what-runs --on m4-pro-48gb
+gpt-oss-20b on 16GB Mac mini M4
+    fit gpt-oss-20b --on mac-mini-m4-16gb
+AMD Ryzen AI Max+ 395 128GB llama 70b tokens per second
+    serve llama-3.3-70b --on ryzen-ai-max-395-128gb
+can my laptop with rtx 4060 8gb run llama 3 8b
+    fit llama-3-8b --on rtx-4060-laptop-8gb
+laptop 4090 16gb vs desktop 4080 for llm
+    compare 4090-laptop-16gb 4080
+Mi50 32GB x2 for qwen3 32b
+    fit qwen3-32b --on 2xmi50-32gb
+v100 32gb sxm2 for local llm
+    what-runs --on v100-32gb-sxm2
+Is it worth it to buy a second 3090 for 70b models?
+    fit 70b --on 2x3090
+is llama 3.1 70b ok on a 6000 ada with q8 kv cache
+    fit llama-3.1-70b --on 6000-ada --kv-cache q8_0
+how much vram is an rtx 4090
+    specs show rtx-4090
+h100 memory bandwidth
+    specs show h100
+b200 tflops fp8
+    specs show b200
+cheapest h100 cloud
+    prices list h100
+price of a100 on aws
+    prices list a100 aws
+lambda h100 price per hour
+    prices list h100 lambda
+mi355x vs b200
+    compare mi355x b200
+h100 pcie vs sxm
+    compare h100-pcie h100-sxm
+difference between a100 40gb and 80gb
+    compare a100-40gb a100-80gb
+fp8 vs bf16 llama 70b on h100
+    compare serve llama-3.3-70b --on h100 --weights fp8,bf16
+llama.cpp vs vllm speed on 4090 for qwen3 14b
+    compare serve qwen3-14b --on 4090 --engine llama-cpp,vllm
+rtx 5090 vs 4090 for flux
+    compare serve flux --on rtx-5090,4090
+run flux on a 4070
+    fit flux --on 4070
+Is 8GB VRAM enough for Stable Diffusion XL?
+    fit stable-diffusion-xl --on rtx-4060
+SDXL images per hour on L4
+    serve sdxl --on l4
+how fast is wan 2.2 14b on a 4090
+    serve wan2.2 --on 4090
+best gpu for fine tuning llama 3 8b under $2000
+    plan finetune llama-3-8b --budget 2000
+pytorch fsdp llama 3 8b out of memory 4x a100 40gb
+    train llama-3-8b --on 4xa100-40gb --engine pytorch-fsdp
+SLA 1s TTFT 50ms TPOT llama 70b 10 rps hardware
+    plan serve llama-3.3-70b --ttft 1s --tpot 50ms --rate 10/s
+how many b200 to serve deepseek r1 at 50 tok/s per user for 1000 users
+    plan serve deepseek-r1 --on b200 --tpot 20ms --users 1000
+exllama 70b 4bpw on 48gb vram
+    fit 70b --on rtx-a6000 --engine exllama --weights exl2-4.0
+Deepseek R1 distill 32B on 24GB
+    fit deepseek-r1-distill-32b --on rtx-4090
+mistral large 123b on 4x3090
+    fit mistral-large-2-123b --on 4x3090
+what hardware for 1T parameter model
+    plan serve 1000b --users 1
+vLLM max-model-len 32768 on 2x A10G with Qwen2.5-14B
+    fit qwen2.5-14b --on 2xa10g --engine vllm --context 32768
+How many concurrent users can one 4090 support with Llama 3 8B?
+    plan carries llama-3-8b --on 4090
+train a 1B model from scratch on 8 H100s how long
+    train 1b --on 8xh100
+Which Qwen3 model fits on RTX 5080?
+    what-runs qwen3 --on rtx-5080
+gpu memory needed for 1 million token context llama 3.1 8b
+    fit llama-3.1-8b --on h100 --context 1M
+what t/s do you get on 3090 with gemma 3 27b q4
+    serve gemma-3-27b --on 3090 --weights q4_k_m
+flux schnell 4090 seconds per image
+    serve flux-schnell --on 4090
+Can my gaming laptop (RTX 4070, 32GB RAM) run GLM-4.7-Flash?
+    serve glm-4.7-flash --on rtx-4070-laptop --host-memory 32GB
+I've got a Ryzen 7700X, 64GB DDR5 and a 4070 Super. Can I run Qwen3-Next 80B?
+    serve qwen3-next-80b --on 4070-super --host-memory 64GB
+CUDA out of memory when fine-tuning llama 2 7b on a single A100 40GB
+    train llama-2-7b --on a100-40gb --lora 16
 """
 """Questions as strangers put them, written before the reader of them was, each with the command that answers it."""
 HINTED = """
-Is 24GB enough for Llama 3.1 8B?
-    fit llama-3.1-8b --on h100
-run flux on a 4070
-    what-runs --on 4070
 deepseek v3.2 on 8xb200, 100 concurrent users, 4k in
     serve deepseek-v3.2 --on 8xb200 --concurrency 100
-is a 16gb card enough for qwen3-14b at 4-bit
-    fit qwen3-14b --on h100 --weights int4
 train nanogpt 124m on one 4090
     train 124m --on 4090
 how many tokens per day can 4 H100s generate with llama 3.1 70b fp8
     serve llama-3.1-70b --on 4xh100 --weights fp8
 price to serve 1M tokens of qwen3-32b on an l40s
     serve qwen3-32b --on l40s
-gemma3 27b q4 on 24gb
-    fit gemma-3-27b --on h100 --weights q4_k_m
 run qwen3-4b on a raspberry pi
     fit qwen3-4b --on h100
 memory needed to train llama 3.1 8b with adamw
     plan train llama-3.1-8b
 i want to serve 10 million tokens per day with llama 3.1 8b
     plan serve llama-3.1-8b --users 1
+what is the best coding model for 24gb vram
+    what-runs --on rtx-4090
+glm-4.6 with 128gb ram and 24gb vram
+    serve glm-4.6 --on rtx-4090 --host-memory 128GB
+Dual 3090 or single 4090 for LLM inference?
+    compare serve llama-3.1-8b --on 2x3090,4090
+how many layers of llama 70b q4_k_m fit on a 3090
+    fit llama-3.3-70b --on 3090 --weights q4_k_m --host-memory 64GB
+DGX Spark vs Strix Halo vs Mac Studio for gpt-oss 120b
+    compare serve gpt-oss-120b --on dgx-spark,strix-halo
+awq vs gptq qwen3 32b
+    fit qwen3-32b --on h100 --weights int4
+can i finetune mistral 7b on a t4 colab
+    train mistral-7b --on t4 --lora 16
 """
 """Questions of which a word is not understood: nothing is answered, and the nearest command is told."""
 
@@ -317,3 +429,101 @@ def test_models_that_are_compared_like_machines_are_told_how(call: Call) -> None
     asked = call("compare", "llama-3.1-8b", "--on", "h100,a100")
     assert asked.code == 2
     assert "`gpuplan compare serve llama-3.1-8b --on h100,a100`" in asked.err
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ("glm 4.5 air on 64gb mac", "a Mac is named by its chip and its memory"),
+        ("running llama on cpu only with 32gb ram", "a processor is named too"),
+        ("two different gpus 3090 and 3060 for llama 70b", "unlike cards beside each other are not answered for"),
+        ("best model for raspberry pi 5 8gb", "no engine has a profile for it"),
+        ("cost to train gpt-4", "OpenAI publishes neither its size nor its weights"),
+        ("is 128gb unified memory enough for glm 4.5 air", "such as `--on m4-max-128gb` or `--on strix-halo-128gb`"),
+        ("does llama 3.1 8b fit on a purple rtx 4090", "not understood: `purple`"),
+        ("what gpu do i need", "name a model and what it runs on"),
+        (
+            "is llama 3.1 8b fine with 8gb vram, how fast",
+            "8 GB is the memory of several cards, such as `rtx-4060`: say which of them",
+        ),
+    ],
+)
+def test_what_a_question_leaves_open_is_told(call: Call, asked: str, said: str) -> None:
+    got = call(asked)
+    assert (got.code, got.out) == (2, "")
+    assert said in got.err
+
+
+def test_memory_alone_is_answered_by_a_card_of_that_size_which_is_said(call: Call) -> None:
+    asked = call("is 24gb vram enough for qwen3 32b")
+    assert asked.code == 3
+    assert "note: 24 GB is the memory of several cards, such as `rtx-4090`" in asked.err
+    assert asked.out == call("fit", "qwen3-32b", "--on", "rtx-4090").out
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("llama-server -m qwen3-32b-q4_k_m.gguf -ngl 99 -c 8192", ("serve", "--on", "rtx-4090")),
+        ("vllm serve Qwen/Qwen3-32B --tensor-parallel-size 2", ("serve", "--on", "2xh100")),
+        ("python -m sglang.launch_server --model-path deepseek-ai/DeepSeek-R1 --tp 8", ("serve", "--on", "8xh100")),
+        ("docker run --gpus all vllm/vllm-openai --model mistralai/Mistral-7B-v0.1", ("serve", "--on", "h100")),
+        ("ollama run llama3.1:70b", ("serve", "--on", "rtx-4090")),
+        ("trtllm-serve meta-llama/Llama-3.1-8B-Instruct --tp_size 2", ("serve", "--on", "2xh100")),
+    ],
+)
+def test_a_pasted_command_of_an_engine_is_told_what_reads_it(text: str, words: tuple[str, ...]) -> None:
+    assert meant(text) == Meant((*words, "--command", text), whole=False, why=SAY_WHERE)
+
+
+@pytest.mark.parametrize(
+    ("text", "command"),
+    [
+        ("torchrun --nproc_per_node 8 --nnodes 2 train.py --model llama-3.1-8b", "train llama-3.1-8b --on 16xh100"),
+        (
+            "accelerate launch --num_processes 4 sft.py --model Qwen/Qwen3-8B --per_device_train_batch_size 2 --lora_r 8",
+            "train Qwen/Qwen3-8B --on 4xh100 --engine accelerate --micro-batch 2 --lora 8",
+        ),
+        ("accelerate launch train.py", "train llama-3.1-8b --on h100 --engine accelerate"),
+        ("deepspeed --num_gpus 8 train.py --lora_alpha 32", "train llama-3.1-8b --on 8xh100 --engine deepspeed"),
+        ("python finetune.py --seq_len 4096 --learning_rate 1e-4", "train llama-3.1-8b --on h100 --seq-len 4096"),
+    ],
+)
+def test_a_pasted_command_that_trains_is_told_the_question(text: str, command: str) -> None:
+    assert str(meant(text)) == f"gpuplan {command}"
+    assert not meant(text).whole
+
+
+def test_a_spec_page_takes_what_on_takes(call: Call) -> None:
+    shown = call("specs", "show", "mac-mini-m4-pro-64gb")
+    assert (shown.code, shown.out) == (0, call("specs", "show", "apple-m4-pro").out)
+    assert "was taken as `apple-m4-pro`" in shown.err
+    assert "name one: `rx-5600-xt`" in call("specs", "show", "Navi 10 [Radeon RX 5600 OEM/5600 XT / 5700/5700 XT]").err
+    assert call("compare", "mac-mini-m4-pro-64gb", "rtx-5090").code == 0
+
+
+def test_a_model_that_no_machine_holds_is_not_told_of_a_count_that_nobody_gave(call: Call) -> None:
+    asked = call("plan", "serve", "glm-4.6", "--on", "5090", "--weights", "fp8", "--users", "1")
+    assert asked.code == 3
+    assert "and no machine that is allowed has as much" in asked.err
+    assert "--count" not in asked.err
+
+
+def test_a_pasted_command_need_not_be_quoted(call: Call) -> None:
+    asked = call("vllm", "serve", "Qwen/Qwen3-32B", "-tp", "2")
+    assert asked.code == 2
+    assert "`gpuplan serve --on 2xh100 --command 'vllm serve Qwen/Qwen3-32B -tp 2'`" in asked.err
+
+
+@pytest.mark.parametrize("text", ["how fast is vllm", "vllm vs sglang", "torch", "deepspeed on 8 h100"])
+def test_words_about_an_engine_are_no_command_of_it(text: str) -> None:
+    assert pasted(text) is None or "--command" not in pasted(text).words  # type: ignore[union-attr]
+
+
+def test_every_card_of_a_memory_has_so_much() -> None:
+    catalog = Catalog.open()
+    for one in table().cards:
+        size = catalog.load(Accelerator, one.card).memory.capacity.value
+        gigabytes = int(one.memory.removesuffix(" GB"))
+        assert gigabytes * 1e9 <= size <= gigabytes * 2**30, one
+        assert one.source in table().sources

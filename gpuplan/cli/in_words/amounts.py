@@ -27,6 +27,7 @@ _LENGTH = r"(?:[ -]?(?:len(?:gth)?|window|size))?"
 _PARALLEL = r"(?:concurrent|simultaneous|parallel)"
 _ANSWERS = r"(?:outputs?|answers?|responses?|completions?)"
 _SEQUENCE = r"(?:context|ctx|seq(?:uence)?s?)"
+_STORED = r"(?:q[2-8](?:_(?:k(?:_(?:s|m|l|xl))?|[01]))?|iq[1-4]_[a-z]+|(?:nv|mx)fp4|fp8|bf16|fp16|fp32|int[48]|[48][- ]?bits?)"
 _RAM = r"(?:(?:system|host|cpu|main) (?:ram|memory)|(?:sys)?ram\b|l?p?ddr[345]x?(?:[- ]\d+)?(?: ram)?)"
 _USERS = r"(?:users?|people|persons|customers|employees|developers|devs|clients|engineers|students|colleagues)"
 
@@ -77,6 +78,26 @@ def _bits(digits: str) -> str:
     return f"int{digits}"
 
 
+def _paced(digits: str) -> str:
+    """The time of a token that a rate of tokens of one user leaves."""
+    return f"{1000 / float(number(digits)):.3g}ms"
+
+
+def _bits_each(form: str | None, bits: str) -> str:
+    """Weights of ExLlama by their bits each, as options take them."""
+    return f"exl3-{bits}bpw" if form == "exl3" else f"exl2-{float(bits):.1f}"
+
+
+def _cached(kind: str) -> str:
+    """A type of a cache as options take it: llama.cpp's `q8` is q8_0."""
+    return f"{kind}_0" if kind in ("q8", "q4") else kind
+
+
+def _compared(*kinds: str) -> str:
+    """Two types of weights that are compared, as an option takes them."""
+    return ",".join(dict.fromkeys(amounts(f" {kind} ").given["weights"] for kind in kinds))
+
+
 def _pattern(key: str, said: str, value: Callable[..., str]) -> Pattern:
     return Pattern(key, re.compile(said), value)
 
@@ -84,10 +105,16 @@ def _pattern(key: str, said: str, value: Callable[..., str]) -> Pattern:
 PATTERNS: tuple[Pattern, ...] = (
     _pattern("budget", rf"\$\s*({NUMBER})\s*(k|m|thousand|million)?\b(?:\s*(?:usd|dollars))?", number),
     _pattern("budget", rf"\b({NUMBER})\s*(k|m|thousand|million)?\s*(?:usd|dollars|bucks)\b", number),
+    _pattern("ttft", rf"(?<!ttft )(?<!tpot )(?<!itl )\b({NUMBER})\s*({_TIME})\s*ttft\b", _latency),
     _pattern("ttft", rf"\b(?:ttft|(?:time to )?(?:the )?first token)\D{{0,20}}?({NUMBER})\s*({_TIME})\b", _latency),
     _pattern("ttft", rf"\b({NUMBER})\s*({_TIME})\s*(?:ttft|(?:to|until|for) (?:the )?first token|first token)\b", _latency),
     _pattern("tpot", rf"\b(?:tpot|itl|inter-?token latency|each token|per token)\D{{0,15}}?({NUMBER})\s*({_TIME})\b", _latency),
     _pattern("tpot", rf"\b({NUMBER})\s*({_TIME})\s*(?:tpot|itl|(?:per|a|each|/)\s*token|between tokens|/\s*tok)\b", _latency),
+    _pattern(
+        "tpot",
+        rf"\b({NUMBER})\s*tok(?:en)?s?\s*(?:/|per|an?)\s*s(?:ec(?:ond)?)?\s*(?:/|per|an?|for each|each)\s*{_USERS[:-1]}|user)\b",
+        _paced,
+    ),
     _pattern("rate", rf"\b({NUMBER})\s*{_RATES}\s*(?:per|/|an?|each|every)?\s*(seconds?|secs?|s|minutes?|min|hours?|h)?\b", _rate),
     _pattern(
         "concurrency",
@@ -100,7 +127,7 @@ PATTERNS: tuple[Pattern, ...] = (
     _pattern("batch", rf"\bbatch(?:es)?(?:[ -]?size)?\s*(?:of|=|:)?\s*({NUMBER})\b", number),
     _pattern(
         "context",
-        rf"\b({NUMBER})\s*(k|m)?(?:[- ]tokens?)?(?: of)?[- ]{_SEQUENCE}{_LENGTH}\b",
+        rf"\b({NUMBER})\s*(k|m|thousand|million)?(?:[- ]tokens?)?(?: of)?[- ]{_SEQUENCE}{_LENGTH}\b",
         number,
     ),
     _pattern(
@@ -108,6 +135,7 @@ PATTERNS: tuple[Pattern, ...] = (
         rf"\b{_SEQUENCE}{_LENGTH}\s*(?:of|=|:)?\s*({NUMBER})\s*(k|m)?\b",
         number,
     ),
+    _pattern("context", rf"\b(?:max[- _]model[- _]len|n_?ctx|num_ctx|ctx[- ]size)\s*(?:of|=|:)?\s*({NUMBER})\s*(k)?\b", number),
     _pattern("prompt", rf"\b({NUMBER})\s*(k)?(?:[- ]tokens?)?(?: of)?[- ](?:prompts?|inputs?)(?: tokens)?\b", number),
     _pattern("prompt", rf"\b(?:prompts?|inputs?)(?: of| length)?\s*({NUMBER})\s*(k)?(?:\s*tokens)?\b", number),
     _pattern(
@@ -125,6 +153,10 @@ PATTERNS: tuple[Pattern, ...] = (
     ),
     _pattern("deadline", r"\b(?:in|within|under|less than|at most|by)\s+(\d+|an?|one)\s*(hours?|days?|weeks?|months?)\b", _span),
     _pattern("lora", r"\b(?:rank\s*(?:of|=|:)?|r\s*=)\s*(\d+)\b", number),
+    _pattern("kv_cache", r"\b(q8_0|q4_0|q8|q4|fp8|int8)[- ]kv(?:[- ]?cache)?\b", _cached),
+    _pattern("kv_cache", r"\bkv[- ]?cache (?:in |at |of )?(q8_0|q4_0|q8|q4|fp8|int8)\b", _cached),
+    _pattern("weights", r"\b(?:(exl[23])[- ]?)?(\d(?:\.\d+)?) ?bpw\b", _bits_each),
+    _pattern("weights", rf"\b({_STORED})\s*(?:vs\.?|versus|or|against)\s*({_STORED})\b", _compared),
     _pattern("weights", r"\b(q[2-8]_(?:k(?:_(?:s|m|l|xl))?|[01])|iq[1-4]_[a-z]+|ud-q\w+|(?:nv|mx)fp4|fp8|bf16|fp16|fp32)\b", str),
     _pattern("weights", r"\b(4|8)[- ]?bits?\b", _bits),
     _pattern("weights", r"\b(?:int(4|8)|(?<=\s)(?:awq|gptq))\b", lambda bits: _bits(bits or "4")),

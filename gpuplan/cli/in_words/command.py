@@ -9,12 +9,18 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from gpuplan.cli.in_words.amounts import amounts
-from gpuplan.cli.in_words.names import Named, named
+from gpuplan.cli.in_words.fillers import FILLER, makers, unheard
+from gpuplan.cli.in_words.names import Named, is_family, is_pictures, named
+from gpuplan.cli.in_words.pasted import pasted
+from gpuplan.cli.in_words.spoken import plainer
+from gpuplan.cli.in_words.unnamed import memory_alone, unnamed, without_host
 from gpuplan.errors import GpuplanError
 
-_TRAIN = re.compile(r"\b(?:train|pre-?train|fine-?tun|q?lora|sft\b|full fine)")
+_TRAIN = re.compile(r"\b(?:train|pre-?train|fine[- ]?tun|q?lora|sft\b|full fine)")
 _SERVE = re.compile(
-    r"\b(?:serv|host|deploy|infer|fast|slow|speed|tok(?:en)?s?\s*(?:/|per|an?|each)\s*s|latency|concurren|throughput|generat)"
+    r"\b(?:serv|host|deploy|infer|(?:images?|videos?|clips?) (?:per|an?|each) (?:hour|minute|day)|"
+    r"(?:per|each|for an?|generate an?) (?:image|picture|video|clip)\b|t/s\b|tps\b|"
+    r"fast|slow|speed|tok(?:en)?s?\s*(?:/|per|an?|each)\s*s|latency|concurren|throughput|generat)"
 )
 _PLAN = re.compile(
     r"\b(?:how many (?:gpu|card|accelerator|machine|node|chip|[a-z]*\d)|"
@@ -25,29 +31,32 @@ _PLAN = re.compile(
 _CARRIES = re.compile(
     r"\bhow (?:many|much) (?:concurrent |simultaneous |parallel )?(?:users?|people|requests?|traffic|load|customers)\b"
 )
-_ADAPTED = re.compile(r"\b(?:fine-?tun|q?lora|peft|sft\b|adapters?)")
+_ADAPTED = re.compile(r"\b(?:fine[- ]?tun|q?lora|peft|sft\b|adapters?)")
 """Words of training that most do by adapters: the largest models that people fine-tune at home fit in no other way."""
-_FULL = re.compile(r"\bfull(?:y|[- ]parameter|[- ]weight)?[- ]*(?:fine-?tun|ft\b|sft)|\ball (?:the )?weights")
+_FULL = re.compile(r"\bfull(?:y|[- ]parameter|[- ]weight)?[- ]*(?:fine[- ]?tun|ft\b|sft)|\ball (?:the )?weights")
 _QLORA = re.compile(r"\bqlora")
-_ASKING = """
-estimate locally local context maximum sized sizing price priced tell show capacity plan planning setup rig workstation enough
-a about accelerator accelerators adapter adapters all am an and any are as at batch batches be best better between big
-billion buy by can card cards chat cheap cheaper cheapest chip chips cloud compare comparison cost costs could deploy do
-does each enough eventually fast faster fastest fine fine-tune fine-tuned fine-tuning finetune finetuning first fit fits for
-from full fully generate generation get give given go good gpu gpus had hardware has have hello help hi home host hosting
-how i if in infer inference instance instances instruct is it its just large larger latency latest least less like llm llms
-long lora m machine machines many max me memory min minimal minimum model models most much my need needed needs new node
-nodes now of old on one only or our out over parameter parameters params people per please pretrain pretraining qlora ram re
-rent request requests run running runs s second seconds serve served server servers serving setup sft should single size
-slow small so some speed t take takes tell than that the their them there they this throughput time to tok/s token tokens
-tokens/s train trained training tune tuning under up us use user users using ve version versus via vram vs want way we
-weight weights what whats when which will with within work works would you your
-"""
-_FILLER = frozenset(_ASKING.split())
-"""Words that say nothing of a question but how it is asked."""
+_PRICED = re.compile(r"\b(?:pric(?:e|es|ing)|rent|rental|hourly|per hour|an hour|cheapest|cheap|costs?)\b")
+_ABOUT = re.compile(
+    r"\b(?:v?ram|memory|bandwidth|specs?|specifications?|datasheet|tdp|watts?|wattage|power|tflops|teraflops|flops|cores|nvlink)\b"
+)
+"""Words about a part itself, where no model is named: what its datasheet says."""
+_BOUGHT = re.compile(r"\b(?:buy|buying|purchase|own|owning)\b")
+_RUNS = re.compile(r"\b(?:run|runs|models?|llms?|llamas?|need|fits?|load|handle|enough|train|serve|host)\b")
+_ANSWERED = {
+    "fit": ("kv", "cache", "kvcache", "length", "quantized", "quantised"),
+    "serve": ("kv", "cache", "kvcache", "length", "quantized", "quantised", "concurrency", "offload", "offloading"),
+    "train": ("sequence", "length"),
+    "specs show": ("draw", "draws", "consume", "consumes", "consumption", "use", "uses"),
+    "prices list": ("hour", "hourly", "gpu-hour", "month", "monthly", "provider", "providers", "clouds"),
+    "plan carries": ("concurrent", "simultaneous", "parallel", "concurrently"),
+}
+"""Words that say what a command answers anyway."""
+_OF_PICTURES = ("image", "images", "picture", "pictures", "video", "videos", "clip", "clips", "hour", "workflow", "comfyui", "dev")
+_WHICH = re.compile(r"\b(?:which|what|best|largest|biggest)\b.*\bmodels?\b")
+_LAYERS = re.compile(r"\blayers\b|\bngl\b|\boffload")
 _OF = {
-    "fit": ("context", "batch", "weights"),
-    "serve": ("prompt", "output", "concurrency", "rate", "context", "batch", "weights", "host_memory"),
+    "fit": ("context", "batch", "weights", "kv_cache"),
+    "serve": ("prompt", "output", "concurrency", "rate", "context", "batch", "weights", "host_memory", "kv_cache"),
     "train": ("tokens", "lora"),
     "plan serve": ("rate", "users", "concurrency", "ttft", "tpot", "prompt", "output", "context", "budget", "weights"),
     "plan carries": ("ttft", "tpot", "prompt", "output", "context", "weights"),
@@ -57,23 +66,40 @@ _OF = {
     "compare train": ("tokens", "lora"),
     "compare": (),
     "what-runs": ("context", "host_memory"),
+    "specs show": (),
+    "prices list": (),
 }
 """The amounts that each command takes as they are said."""
+_BY_MEMORY = ("fit", "what-runs")
+"""Commands whose verdict hangs on the memory alone."""
 _SERVED = ("host_memory", "users", "rate", "concurrency", "ttft", "tpot", "prompt", "output")
 _LOADS = frozenset(("users", "rate", "concurrency"))
 _OTHERWISE = {"users": "concurrency", "weights": "precision", "context": "seq_len"}
 """What an amount is called where a command has no option of its name."""
 _USUAL_RANK = "16"
+_EXAMPLE = "llama-3.1-8b"
 
 
 class Meant(NamedTuple):
-    """The words behind `gpuplan` of the command that is meant, and whether they say all that was asked."""
+    """The words behind `gpuplan` of the command that is meant, and whether they say all that was asked.
+
+    `why`: what they leave open or take for granted; `unheard`: the words of the question that were not understood.
+    """
 
     words: tuple[str, ...]
     whole: bool
+    why: str = ""
+    unheard: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         return f"gpuplan {shlex.join(self.words)}" if self.words else ""
+
+    @property
+    def hint(self) -> str:
+        """The command with what it leaves out or takes for granted; "" where there is nothing to say."""
+        said = f"such as `{self}`" if self.words else ""
+        left = f"not understood: {', '.join(f'`{word}`' for word in self.unheard)}" if self.words and self.unheard else ""
+        return "; ".join(filter(None, (said, self.why, left)))
 
 
 def command_meant(words: Sequence[str]) -> str:
@@ -92,19 +118,32 @@ def command_meant(words: Sequence[str]) -> str:
 def meant(question: str) -> Meant:
     """The command of a question.
 
-    >>> meant("how many H100s to serve llama 70b to 200 users?")
-    Meant(words=('plan', 'serve', 'llama-3.3-70b', '--on', 'h100', '--users', '200'), whole=True)
-    >>> meant("does llama 3.1 8b fit on a t4 with a purple fan").whole
-    False
+    >>> meant("how many H100s to serve llama 70b to 200 users?").words
+    ('plan', 'serve', 'llama-3.3-70b', '--on', 'h100', '--users', '200')
+    >>> meant("does llama 3.1 8b fit on a t4 with a purple fan").unheard
+    ('purple', 'fan')
+    >>> meant("is 24gb vram enough for qwen3 32b").words
+    ('fit', 'qwen3-32b', '--on', 'rtx-4090')
     """
     with suppress(GpuplanError):
-        text = question.lower().replace("’", "'")
+        if (command := pasted(question)) is not None:
+            return Meant(command.words, whole=False, why=command.why)
+        text = plainer(question)
         given, rest = amounts(text)
         names = named(rest)
+        size, names = memory_alone(_of_family(text, names))
+        names, beside = without_host(text, given, names)
         if not names.model and not names.places:
-            return Meant((), whole=False)
-        return _command(text, given, names)
+            return Meant((), whole=False, why=unnamed(names.rest))
+        made = _command(text, given, names, size)
+        return made._replace(why="; ".join(filter(None, (beside, made.why))))
     return Meant((), whole=False)
+
+
+def _of_family(text: str, names: Named) -> Named:
+    """The names where the model is a family of which the question asks which (`which qwen3 model fits`)."""
+    asked = names.model and not re.search(r"\d[bm]\b|-", names.model) and _WHICH.search(text) and is_family(names.model)
+    return names._replace(model="", rest=(*names.rest, names.model)) if asked else names
 
 
 def _its_own(places: Sequence[str]) -> bool:
@@ -118,32 +157,29 @@ def _its_own(places: Sequence[str]) -> bool:
     return target.host_link is None or target.accelerator.memory.kept is not None
 
 
-def _command(text: str, given: Mapping[str, str], names: Named) -> Meant:
+def _command(text: str, given: Mapping[str, str], names: Named, size: int) -> Meant:
+    """The command, where `size` is the memory in GB that stands for a card; 0: none does."""
     training = bool(_TRAIN.search(text)) or ("tokens" in given and not _SERVE.search(text) and not set(_SERVED) & set(given))
+    training = training or bool(names.engine and not is_pictures(names.model) and _only_trains(names.engine))
     adapted = training and bool(_ADAPTED.search(text)) and not _FULL.search(text)
     memory = given.get("host_memory")
     own = memory is not None and _its_own(names.places)
     if own:
         given = {name: value for name, value in given.items() if name != "host_memory"}
     command = _kind(text, given, names, training)
-    takes, options, left = _OF[command], dict[str, str](), False
-    for key, value in given.items():
-        name = key if key in takes else _OTHERWISE.get(key, "")
-        if training and key == "weights" and not value.startswith(("fp", "bf")):
-            left = left or not adapted
-        elif key in takes or (training and name in ("precision", "seq_len")) or name in takes:
-            options.setdefault(name, value)
-        else:
-            left = True
-    made = [*command.split(), *([names.model] if names.model else [])]
-    made += _places(command, names)
+    options, left = _options(command, given, training=training, adapted=adapted)
+    family, words = _family(command, names)
+    of = names.model or (_EXAMPLE if command == "compare serve" else "")
+    made = [*command.split(), *([of] if of else []), *family, *_places(command, names)]
     if names.engine:
         made += ["--engine", names.engine]
-        left = left or command in ("compare",)
+        left = left or command in ("compare", "specs show", "prices list")
     if names.cloud and command.startswith("plan ") and command != "plan carries":
         made += ["--cloud", names.cloud]
+    elif names.cloud and command == "prices list":
+        made.append(names.cloud)
     elif names.cloud:
-        left = True
+        words.append(names.cloud)
     if adapted and command != "plan finetune":
         options.setdefault("lora", _USUAL_RANK)
     four_bits = bool(_QLORA.search(text)) or (adapted and given.get("weights") == "int4")
@@ -159,19 +195,88 @@ def _command(text: str, given: Mapping[str, str], names: Named) -> Meant:
         made += [f"--{key.replace('_', '-')}", value]
     if adapted and four_bits:
         made.append("--qlora")
-    unheard = [word for word in names.rest if word not in _FILLER and word.removesuffix("s") not in _FILLER]
-    return Meant(tuple(made), whole=not left and not unheard)
+    more, why = _left_open(command, text, given, names, size)
+    pictures = bool(names.model) and is_pictures(names.model)
+    not_heard = tuple(
+        word
+        for word in unheard(words, beside=makers(() if size else names.places))
+        if not _heard(word, command, text, pictures=pictures)
+    )
+    told = why and not (size and command in _BY_MEMORY)
+    whole = not left and not not_heard and not more and not told
+    return Meant((*made, *more), whole, why or (unnamed(not_heard) if not_heard else ""), not_heard)
+
+
+def _only_trains(engine: str) -> bool:
+    """Whether an engine trains and serves nothing, so that who names it trains."""
+    from gpuplan.specs.catalog import Catalog
+    from gpuplan.specs.engine import Engine
+
+    try:
+        return Catalog.open().load(Engine, engine).serving is None
+    except GpuplanError:
+        return False
+
+
+def _options(command: str, given: Mapping[str, str], *, training: bool, adapted: bool) -> tuple[dict[str, str], bool]:
+    """The amounts that a command takes, as its options, and whether some were said that it does not take."""
+    takes, options, left = _OF[command], dict[str, str](), False
+    for key, value in given.items():
+        name = key if key in takes else _OTHERWISE.get(key, "")
+        if training and key == "weights" and not value.startswith(("fp", "bf")):
+            left = left or not adapted
+        elif key == "weights" and command in ("specs show", "compare"):
+            continue  # A datasheet has the rates of all types.
+        elif key in takes or (training and name in ("precision", "seq_len")) or name in takes:
+            options.setdefault(name, value)
+        else:
+            left = True
+    return options, left
+
+
+def _left_open(command: str, text: str, given: Mapping[str, str], names: Named, size: int) -> tuple[tuple[str, ...], str]:
+    """What an example adds that the question leaves open, and what is said of that or taken for granted."""
+    if command == "compare serve" and not names.model:
+        return (), "say of which model: without one parts are compared by their datasheets, one of each"
+    if command == "fit" and names.places and _LAYERS.search(text) and "host_memory" not in given:
+        return ("--host-memory", "64GB"), "how many layers a card holds is said with the memory beside it"
+    if size:
+        same = "what fits is the same on all of them, how fast it runs is not" if command in _BY_MEMORY else "say which of them"
+        return (), f"{size} GB is the memory of several cards, such as `{names.places[0]}`: {same}"
+    return (), ""
+
+
+def _heard(word: str, command: str, text: str, *, pictures: bool) -> bool:
+    """Whether a word says what the command answers anyway: the price of a list, the cache of a fit."""
+    of = {"specs show": _ABOUT, "prices list": _PRICED, "plan carries": _CARRIES}.get(command)
+    if pictures and word in _OF_PICTURES and command in ("fit", "serve", "compare serve"):
+        return True
+    return word in _ANSWERED.get(command, ()) or (of is not None and any(word in found[0].split() for found in of.finditer(text)))
+
+
+def _family(command: str, names: Named) -> tuple[list[str], list[str]]:
+    """The words by which a list of models is narrowed (`qwen3`), and the others that a question has."""
+    if command != "what-runs":
+        return [], list(names.rest)
+    family = [word for word in names.rest if word not in FILLER and is_family(word)]
+    return family, [word for word in names.rest if word not in family]
 
 
 def _kind(text: str, given: Mapping[str, str], names: Named, training: bool) -> str:
     """The command that answers: a plan where it is open on what, or how many of it."""
+    several = len(names.places) > 1
+    counted = any(re.match(r"\d+x", place) for place in names.places)
     if not names.model:
-        return "compare" if len(names.places) > 1 else "what-runs"
+        if several:
+            return "compare serve" if counted else "compare"
+        if _PRICED.search(text) and not _RUNS.search(text) and not _BOUGHT.search(text):
+            return "prices list"
+        return "specs show" if _ABOUT.search(text) and not _RUNS.search(text) else "what-runs"
+    if "," in given.get("weights", "") or "," in names.engine:
+        return "compare train" if training else "compare serve"
     if len(names.places) == 1 and not training and _CARRIES.search(text):
         return "plan carries"
     served = bool(_SERVE.search(text)) or bool(set(_SERVED) & set(given))
-    counted = any(re.match(r"\d+x|.*\d+x", place) for place in names.places)
-    several = len(names.places) > 1
     promised = bool({"ttft", "tpot", "budget", "deadline"} & set(given))
     planned = (bool(_PLAN.search(text)) or promised or not names.places) and not (
         names.places and (counted or several) and not promised
@@ -187,6 +292,8 @@ def _kind(text: str, given: Mapping[str, str], names: Named, training: bool) -> 
 
 
 def _places(command: str, names: Named) -> list[str]:
+    if command in ("specs show", "prices list"):
+        return [re.sub(r"^\d+x", "", place) for place in names.places]
     if command == "compare":
         return list(names.places)
     if names.places:

@@ -9,13 +9,18 @@ from gpuplan.errors import Problem, SpecError
 from gpuplan.files.read import is_folder
 from gpuplan.models.diffusion.card import DiffusionCard, parse_diffusion
 from gpuplan.models.diffusion.glance import DIFFUSION, is_diffusion
-from gpuplan.models.glance import cards_in
+from gpuplan.models.glance import card_aliases, cards_in
 from gpuplan.strict_yaml import load_yaml
 
 
 def diffusion_names() -> list[str]:
     """The ids of the shipped cards."""
     return [path.stem for path in cards_in(DIFFUSION)]
+
+
+def diffusion_aliases() -> list[str]:
+    """The other names of the shipped cards, as they are written there."""
+    return [name for path in cards_in(DIFFUSION) for name in card_aliases(path)]
 
 
 def diffusion_cards(extra_dirs: Sequence[Path] = ()) -> Iterator[DiffusionCard]:
