@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from gpuplan.estimate.least_work import shares_of_peak
 from gpuplan.estimate.pins import as_set
-from gpuplan.estimate.serving import ServingModel
+from gpuplan.estimate.reading_load import passes_read, reading_load
+from gpuplan.estimate.serving import ServingModel, ServingPhase
 from gpuplan.estimate.serving_figures import ServingFigures, memory_figures, serving_figures
 from gpuplan.estimate.speech import AN_HOUR
 from gpuplan.estimate.spent import spent
 from gpuplan.estimate.subject import Subject
-from gpuplan.formulas.basic import product, rate, share
+from gpuplan.formulas.basic import product, rate, rate_each, share
+from gpuplan.formulas.batch_service import between_requests
 from gpuplan.formulas.cost import usd_per_s_of_all
 from gpuplan.formulas.diffusion import usd_per_thousand
+from gpuplan.formulas.queueing import tokens_of_requests
 from gpuplan.formulas.speech import audio_rate, usd_per_audio_hour
 from gpuplan.machine.half_sums import products_peak
 from gpuplan.models.count import PATCHES
+from gpuplan.plan.load import Load
 from gpuplan.plan.serve import ServePlan
 from gpuplan.term import Term, total
 from gpuplan.workload.context import ONE
@@ -40,29 +44,65 @@ def reading_figures(subject: Subject, plan: ServePlan) -> ServingFigures:
     model = model.replaced(serve=model.serve.replaced(batch=memory.running))
     alone = model.prefill("prefill", ONE, alone=True)
     whole = model.prefill("batch_prefill", model.serve.batch)
-    chips, replicas = subject.accelerators(), subject.plan("dp", plan.parallel.dp)
-    sequences = product.term("batch.sequences", a=model.serve.batch, b=replicas)
-    tokens = product.term("batch.tokens", a=sequences, b=model.prompt())
-    tokens_per_s = rate.term("tokens_per_s", count=tokens, seconds=whole.seconds)
-    request = subject.habit("request_host", model.profile.request_host)
-    figures = {
-        "latency_s": total("latency", {"prefill": alone.seconds, "request": request}),
-        "sequences_per_s": rate.term("sequences_per_s", count=sequences, seconds=whole.seconds),
-        "sequences_per_s_per_accelerator": rate.term(
-            "sequences_per_s_per_accelerator",
-            count=share.term("batch.sequences_per_accelerator", amount=sequences, ways=chips), seconds=whole.seconds,
-        ),
-        "tokens_per_s": tokens_per_s,
-        "batch_time_s": whole.seconds,
-        **memory_figures(memory, subject.hw.memory_capacity),
-    }  # fmt: skip
+    load = plan.load
+    kept, count, seconds = _batches(model, alone, whole) if load is None else _under_load(model, load, alone, whole)
+    figures = {**kept, **memory_figures(memory, subject.hw.memory_capacity)}
     if not subject.arch.remembers:
         del figures["kv_cache_bytes_per_sequence"]
-    figures |= spent(subject, tokens_per_s, "tokens") | _of_senses(model, sequences, whole.seconds)
+    figures |= spent(subject, figures["tokens_per_s"], "tokens") | _of_senses(model, count, seconds)
     bounds = shares_of_peak(
         subject, model.serve, {"prefill": (model.prompt(), alone.seconds)}, peak=products_peak(subject.hw, model.types().matmul)
     )
     return as_set(ServingFigures(figures=figures, memory=memory, prefill=alone, whole=whole, bounds=bounds), subject.pins)
+
+
+def most_read(subject: Subject, plan: ServePlan) -> Term:
+    """Requests a second that the replicas of a plan keep of a model that only reads; errors as `served_figures`."""
+    model = ServingModel.of(subject, plan)
+    model = model.replaced(serve=model.serve.replaced(batch=model.memory().running))
+    passes = passes_read(model, model.prefill("batch_prefill", model.serve.batch))
+    return passes.most
+
+
+def _batches(model: ServingModel, alone: ServingPhase, whole: ServingPhase) -> tuple[dict[str, Term], Term, Term]:
+    """Speeds of replicas that have whole batches, one after the other, and the time of a request that is alone.
+
+    With the sequences of a batch, and its time.
+    """
+    subject = model.subject
+    replicas = subject.plan("dp", model.plan.parallel.dp)
+    sequences = product.term("batch.sequences", a=model.serve.batch, b=replicas)
+    tokens = product.term("batch.tokens", a=sequences, b=model.prompt())
+    request = subject.habit("request_host", model.profile.request_host)
+    found = {
+        "latency_s": total("latency", {"prefill": alone.seconds, "request": request}),
+        "sequences_per_s": rate.term("sequences_per_s", count=sequences, seconds=whole.seconds),
+        "sequences_per_s_per_accelerator": rate.term(
+            "sequences_per_s_per_accelerator",
+            count=share.term("batch.sequences_per_accelerator", amount=sequences, ways=subject.accelerators()),
+            seconds=whole.seconds,
+        ),
+        "tokens_per_s": rate.term("tokens_per_s", count=tokens, seconds=whole.seconds),
+        "batch_time_s": whole.seconds,
+    }
+    return found, sequences, whole.seconds
+
+
+def _under_load(model: ServingModel, load: Load, alone: ServingPhase, whole: ServingPhase) -> tuple[dict[str, Term], Term, Term]:
+    """Speeds and times of replicas to which requests come by themselves.
+
+    With one request, and the time until the next one.
+    """
+    found = reading_load(model, load, alone, whole)
+    done = found["sequences_per_s"]
+    made = {
+        **found,
+        "sequences_per_s_per_accelerator": rate_each.term(
+            "sequences_per_s_per_accelerator", rate=done, ways=model.subject.accelerators()
+        ),
+        "tokens_per_s": tokens_of_requests.term("tokens_per_s", rate=done, tokens=model.prompt()),
+    }
+    return made, ONE, between_requests.term("load.between", rate=done)
 
 
 def _of_senses(model: ServingModel, sequences: Term, seconds: Term) -> dict[str, Term]:

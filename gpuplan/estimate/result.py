@@ -237,7 +237,7 @@ class Estimate(Record):
         return list(dict.fromkeys(term.name for term in walk_of([*self.figures.values()])))
 
 
-_WAITS = re.compile(r"(ttft|e2e)(_p\d+)?_s$|waiting_requests$")
+_WAITS = re.compile(r"(ttft|e2e|latency)(_p\d+)?_s$|waiting_requests$")
 """Figures that grow without end where more comes than is served."""
 _AT_MOST = {"tpot_s": "full_tpot_s"}
 """Figures that end where another does: a token takes no longer than on replicas that are full."""

@@ -73,9 +73,7 @@ def refuse_without_steps(model: ServingModel) -> None:
         raise UsageError(
             Problem("load.two-stacks", "no load of an encoder-decoder is modelled", "ask with --batch, without a load")
         )
-    if model.profile.schedule is None:
-        what = f"how `{model.subject.engine.id}` schedules a stream of requests is not on record: it serves batches"
-        raise UsageError(Problem("load.no-schedule", what, "name an engine that does, such as `vllm`, or leave the load out"))
+    refuse_without_schedule(model)
     if model.plan.beams != 1:
         what = "no load of beams is modelled"
         raise UsageError(Problem("load.beams", what, "ask with --batch, or leave --beams out"))
@@ -85,6 +83,17 @@ def refuse_without_steps(model: ServingModel) -> None:
     if model.plan.settings.uses_host:
         what = "no load of a model that is partly in the host's memory is modelled"
         raise UsageError(Problem("load.host", what, "keep all of it on accelerators, or ask with --batch, without a load"))
+
+
+def refuse_without_schedule(model: ServingModel) -> None:
+    """Refuse engines of which nobody knows what they do with a stream of requests.
+
+    Raises:
+        UsageError: the engine is one.
+    """
+    if model.profile.schedule is None:
+        what = f"how `{model.subject.engine.id}` schedules a stream of requests is not on record: it serves batches"
+        raise UsageError(Problem("load.no-schedule", what, "name an engine that does, such as `vllm`, or leave the load out"))
 
 
 def when_full(model: ServingModel, memory: ServingMemory) -> Full:

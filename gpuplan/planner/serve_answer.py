@@ -19,7 +19,7 @@ from gpuplan.planner.refusals import refusals
 from gpuplan.planner.serve import Served, ServeSearch, Wanted
 from gpuplan.planner.serve_ask import unit_ask
 from gpuplan.planner.serve_fleet import autoscaled, fleet_figures, fleet_words, price_each
-from gpuplan.planner.serve_load import Loaded, loaded, promised
+from gpuplan.planner.serve_load import Loaded, loaded, promised, refuse_reader
 from gpuplan.planner.serve_percentiles import Percentiles
 from gpuplan.planner.spending import spending
 from gpuplan.planner.surer import said_of, surer
@@ -52,6 +52,7 @@ def plan_serve(goal: PlanServeAsk, run: ServeAsk, library: Library) -> Planned:
         GpuplanError: the question is wrong, or what is needed is not known.
     """
     form, run = run.emit, run.replaced(emit=None)
+    refuse_reader(run, library)
     load = loaded(goal, run)
     promise, notes = promised(goal)
     if goal.pools:

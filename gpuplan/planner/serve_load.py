@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from gpuplan.search.library import Library
+
 PER_USER = 1 / 60
 """Requests a second of one user who is there: a question a minute. The usual answer of 256 tokens is 192 words, which take 48 s to
 read at 238 words a minute (M. Brysbaert, How many words do we read per minute?, Journal of Memory and Language 109, 2019)."""
@@ -86,6 +88,22 @@ def promised(goal: Promised) -> tuple[Promise, tuple[Note, ...]]:
             Note("plan.promise", text, "promise otherwise with --ttft, --tpot, --e2e"),
         )
     return Promise(ttft=goal.ttft, tpot=goal.tpot, e2e=goal.e2e, percent=goal.p), ()
+
+
+def refuse_reader(run: ServeAsk, library: Library) -> None:
+    """Refuse a model that only reads: what is promised of tokens that come one after the other is not asked of it.
+
+    Raises:
+        UsageError: the model makes no tokens.
+        GpuplanError: the model is not known.
+    """
+    card = library.card(run.model)
+    if card.architecture.generates:
+        return
+    rate = "500" if run.rate is None else f"{run.rate:g}"
+    what = f"{card.id} only reads, and fleets are compared for models that make tokens"
+    told = f"`gpuplan compare serve {card.id} --on l4,a10g,h100 --rate {rate}` says what each machine keeps, and how fast"
+    raise UsageError(Problem("plan.reads", what, told))
 
 
 def _of_trace(run: ServeAsk) -> Loaded:

@@ -85,15 +85,26 @@ def _problems(ask: ServeAsk, given: dict[str, object]) -> list[Problem]:
 
 
 def refuse_load_of_reader(ask: ServeAsk, arch: Architecture) -> None:
-    """Refuse a load of a model that only reads.
+    """Refuse what is not modelled of the load of a model that only reads.
 
     Raises:
-        UsageError: one is asked for.
+        UsageError: more than a rate or how many are in flight is asked for.
     """
-    if arch.generates or all(getattr(ask, name) is None for name in NAMES):
+    more = [name for name in NAMES if name not in ("rate", "concurrency", "arrival") and getattr(ask, name) is not None]
+    if arch.generates or not (more or ask.arrival == "burst"):
         return
-    what = "the model only reads, and its answer is for batches: no load of it is modelled"
-    raise UsageError(Problem("load.reads", what, "ask with --batch, and compare `sequences_per_s` with your rate"))
+    flags = ", ".join(f"--{name.replace('_', '-')}" for name in more) or "--arrival burst"
+    what = f"{flags}: of a model that only reads, requests at a rate or so many in flight are modelled"
+    raise UsageError(Problem("load.reads", what, "ask with --rate or --concurrency alone"))
+
+
+def notes_of_reader(load: Load) -> list[Note]:
+    """What a reader must know of the times of a model that only reads."""
+    if load.rate is None:
+        text = "latency_s is of users who ask again at once: while one half of them is read, the other half waits"
+    else:
+        text = "latency_s is the mean of requests that come at random (Poisson) and are read together where several wait"
+    return [Note("load.steady", text)]
 
 
 TOLD = {"ttft": "to the first token", "tpot": "of a token", "itl": "between two tokens", "e2e": "of a whole request"}
@@ -113,6 +124,12 @@ def percentile_notes(made: ServingFigures) -> list[Note]:
     return [Note("load.percentiles", f"not told without a simulation: {'; '.join(left)}", "add --simulate")] if left else []
 
 
+def of_load(answer: Estimate, plan: ServePlan, made: ServingFigures) -> Estimate:
+    """The answer about a load, as far as it is doubtful, and with what breaks first where more requests come than are kept."""
+    told = made.loaded is not None or "utilization" in made.figures
+    return overloaded(narrowly(answer) if told else answer, plan, made)
+
+
 def narrowly(answer: Estimate) -> Estimate:
     """An answer about a load as far as it is doubtful: if it fits, and of a rate if it is kept, else times have no high end."""
     if answer.verdict.narrowly:
@@ -121,7 +138,7 @@ def narrowly(answer: Estimate) -> Estimate:
     if "utilization" not in answer.figures:
         return answer  # no rate, or a run that ends: whatever waits in it is bounded
     answer = answer.replaced(filled=("utilization",))
-    if answer.surely_bounded() or not answer.no_bound("ttft_s"):
+    if answer.surely_bounded() or not any(answer.no_bound(key) for key in ("ttft_s", "latency_s")):
         return answer
     low, _ = answer.ranges["highest_rate_per_s"]
     text = f"it may not keep up: as little as {rate_text(low)} may be all that is kept, and then requests wait without bound"
@@ -174,7 +191,7 @@ def overloaded(answer: Estimate, plan: ServePlan, made: ServingFigures) -> Estim
     if not answer.verdict.fits or plan.load is None or plan.load.rate is None:
         return answer
     most = float(answer.figures["highest_rate_per_s"].value)
-    if made.loaded is not None and most > plan.load.rate:
+    if most > plan.load.rate and (made.loaded is not None or "latency_s" in answer.figures):
         return answer
     p = plan.parallel
     replicas = float(p.dp / p.attention_dp)
@@ -191,6 +208,9 @@ def overloaded(answer: Estimate, plan: ServePlan, made: ServingFigures) -> Estim
 
 def _breaks_first(answer: Estimate, made: ServingFigures, ranks: float) -> tuple[str, str]:
     """What is full of a replica of so many ranks of attention, and the term that says so."""
+    passes = answer.find("load.in_pass")
+    if made.decode is None and passes is not None and made.whole is not None:
+        return f"whose passes read {float(passes.value):,.3g} sequences each", made.whole.seconds.name
     room = answer.find("load.places")
     limit = float(made.memory.limit.value)
     if room is not None and float(room.value) < limit:

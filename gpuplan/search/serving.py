@@ -19,6 +19,7 @@ from gpuplan.formulas.cost import usd_per_s_of_all
 from gpuplan.plan.ask_serving import FitAsk, ServeAsk
 from gpuplan.plan.disaggregated import disaggregated
 from gpuplan.plan.launch.printed import Printed
+from gpuplan.plan.load import Load
 from gpuplan.plan.parallelism import require
 from gpuplan.plan.read import said as told
 from gpuplan.plan.serve import UNJOINED, ServePlan, Settings
@@ -29,7 +30,7 @@ from gpuplan.search.drafting import drafting_of
 from gpuplan.search.idle import cache_idle
 from gpuplan.search.images import images_of
 from gpuplan.search.library import Found, Library
-from gpuplan.search.load import load_notes, load_of, narrowly, overloaded, percentile_notes, refuse_load_of_reader
+from gpuplan.search.load import load_notes, load_of, notes_of_reader, of_load, percentile_notes, refuse_load_of_reader
 from gpuplan.search.requests import Requested, requested
 from gpuplan.search.serving_judges import AS_PLAIN, FEW, Judges
 from gpuplan.search.serving_space import Want, serving_space
@@ -255,7 +256,7 @@ def wanted(ask: ServeAsk | FitAsk, found: Found, request: Requested) -> tuple[Wa
     if isinstance(ask, ServeAsk):
         load = load_of(ask)
         if load is not None:
-            want = want.replaced(load=load, batch=None if load.concurrency is None else int(load.concurrency))
+            want = want.replaced(load=load, batch=_at_once(load, found))
         settings = Settings(**{name: getattr(ask, name) for name in Settings.field_names()})
         if ask.as_model and settings.max_context is None:
             longest = found.card.architecture.max_context
@@ -279,6 +280,11 @@ def wanted(ask: ServeAsk | FitAsk, found: Found, request: Requested) -> tuple[Wa
             why = f"users of {found.subject.engine.name} mostly have it to themselves; --concurrency says how many there are"
             said.append(Choice("batch", f"{usual.value:g}", why))
     return want, said
+
+
+def _at_once(load: Load, found: Found) -> int | None:
+    """The sequences that a load has in flight; None: it says a rate, or a model only reads, which takes what its passes hold."""
+    return int(load.concurrency) if load.concurrency is not None and found.card.architecture.generates else None
 
 
 def _chosen(
@@ -365,7 +371,7 @@ def _answered(
     notes = [*getattr(ask, "heard", ()), *found.notes, *cache_idle(ask, found.card.architecture, shares=float(p.attention_dp) > 1)]
     running = float(made.memory.running.value)
     if plan.load is not None:
-        notes += load_notes(plan.load, made)
+        notes += load_notes(plan.load, made) if found.card.architecture.generates else notes_of_reader(plan.load)
         if made.loaded is not None and made.loaded.steady is not None:
             made = made.replaced(figures=beside_means(made.figures, made.loaded.steady))
         notes += percentile_notes(made)
@@ -399,4 +405,4 @@ def _answered(
         notes += api_notes(ask, made.figures)
     said = Said(money=found.subject.money, question=asked, chosen=tuple(chosen), notes=tuple(notes))
     answer = with_pins(serving_answer(made, said, task="serve" if task == "serve" else "fit"), ask.pins)
-    return answer if plan.load is None else overloaded(answer if made.loaded is None else narrowly(answer), plan, made)
+    return answer if plan.load is None else of_load(answer, plan, made)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gpuplan.estimate.reading import served_figures
+from gpuplan.estimate.reading import most_read, served_figures
 from gpuplan.estimate.serving import ServingModel
 from gpuplan.estimate.serving_memory import ServingMemory, at_least
 from gpuplan.estimate.subject import Subject
@@ -16,6 +16,7 @@ from gpuplan.record import Record, field
 from gpuplan.search.best import Best, Judged, best_of
 from gpuplan.search.serving_space import Want
 from gpuplan.search.space import Part, Space
+from gpuplan.term import Term
 
 SURELY, FITS = -2.0, -1.0
 """How surely a division fits, the less the surer: also at the high end of the memory's range, or in its middle."""
@@ -106,23 +107,37 @@ class Judges(Record, eq=False):
         if not fitting:
             return Judged(part, 0, (rank, 0.0, memory.needed.value, *_size(part)))
         part = part.where(fits)
-        model = ServingModel.of(self.subject, self.plan(part.plan))
-        rate = when_full(model, model.memory()).most.value
+        rate = self._most(part)
         keeps = rate > self._rate()
         if not part.count(keeps):
             _, rank, _ = self.held(self.plan(part.plan))
             return self._seen(part, fitting, (FITS, 1.0 + 0.0 * rate), -rate, credit(rank))
         part = part.where(keeps)
         _, rank, _ = self.held(self.plan(part.plan))
-        model = ServingModel.of(self.subject, self.plan(part.plan))
-        memory = model.memory()
-        load = model.plan.load
+        most, time = self._kept(part)
+        surely = self.alone or time_ends(most)[0] > self._rate()
+        return self._seen(part, fitting, (FITS, 0.0 * time), time, 1.0 / credit(rank) / where(surely, KEPT, 1.0))
+
+    def _most(self, part: Part[ServePlan]) -> Any:
+        """The highest rate of some divisions."""
+        plan = self.plan(part.plan)
+        if not self.subject.arch.generates:
+            return most_read(self.subject, plan).value
+        model = ServingModel.of(self.subject, plan)
+        return when_full(model, model.memory()).most.value
+
+    def _kept(self, part: Part[ServePlan]) -> tuple[Term, Any]:
+        """The highest rate of some divisions that keep the one asked for, and the time of a request."""
+        plan = self.plan(part.plan)
+        if not self.subject.arch.generates:
+            made = served_figures(self.subject, plan).figures
+            return made["highest_rate_per_s"], made["latency_s"].value
+        model = ServingModel.of(self.subject, plan)
+        memory, load = model.memory(), plan.load
         if load is None:
             raise TypeError("only a rate can be kept")
         full = when_full(model, memory)
-        time = under_load(model, memory, load, full).figures["e2e_s"].value
-        surely = self.alone or time_ends(full.most)[0] > self._rate()
-        return self._seen(part, fitting, (FITS, 0.0 * time), time, 1.0 / credit(rank) / where(surely, KEPT, 1.0))
+        return full.most, under_load(model, memory, load, full).figures["e2e_s"].value
 
     def _seen(self, part: Part[ServePlan], fitting: int, before: tuple[Any, ...], value: Any, credited: Any) -> Judged[ServePlan]:
         """The judgement of some divisions, which is kept: what goes before a value that should be small, and its credit."""

@@ -291,3 +291,13 @@ def test_users_of_one_machine_are_told_the_rate_to_ask_with(call: Call) -> None:
 def test_a_batch_that_replicas_cannot_share_is_said(call: Call) -> None:
     said = call("serve", "llama-3.1-8b", "--on", "16xh100", "--dp", "16", "--batch", "3")
     assert "a batch of 3 is no whole share of 16 replicas" in " ".join(said.out.split())
+
+
+@pytest.mark.parametrize("words", [("serve", "bge-m3", "--rate", "500"), ("carries", "bge-m3", "--on", "l4")], ids=" ".join)
+def test_a_model_that_only_reads_is_told_what_to_ask(call: Call, words: tuple[str, ...]) -> None:
+    """It makes no tokens to promise times of: nothing that was looked at served it."""
+    said = call("plan", *words)
+    assert said.code == 2
+    assert "bge-m3 only reads" in said.err
+    asked = said.err.split("`gpuplan ")[1].split("`")[0]
+    assert call(*asked.split()).code == 0

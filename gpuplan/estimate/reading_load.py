@@ -1,0 +1,74 @@
+"""How long do requests of a model that only reads take when they come at a rate, or when so many are always in flight?"""
+
+from __future__ import annotations
+
+from gpuplan.estimate.pricing import alone as alone_one
+from gpuplan.estimate.serving import ServingModel, ServingPhase
+from gpuplan.estimate.under_load import refuse_without_schedule
+from gpuplan.formulas import batch_service as form
+from gpuplan.formulas import queueing as queue
+from gpuplan.formulas.basic import larger, rate_each, share
+from gpuplan.num import agreed
+from gpuplan.plan.load import Load
+from gpuplan.record import Record
+from gpuplan.term import Term, total
+from gpuplan.workload.context import ONE
+
+
+class PassesRead(Record, kw_only=True):
+    """Replicas whose passes are full."""
+
+    in_pass: Term
+    """Requests that a pass of a replica holds at most."""
+    full: Term
+    """The time of such a pass."""
+    most: Term
+    """Requests a second that all replicas keep."""
+
+
+def passes_read(model: ServingModel, whole: ServingPhase) -> PassesRead:
+    """The passes of replicas that read a whole batch in such a time.
+
+    Raises:
+        UsageError: how the engine schedules requests is not on record.
+    """
+    refuse_without_schedule(model)
+    passes = whole.seconds.find("batch_prefill.passes") or ONE
+    in_pass = larger.term("load.in_pass", a=share.term("load.of_pass", amount=model.serve.batch, ways=passes), b=ONE)
+    full = queue.pass_seconds.term("load.pass", whole=whole.seconds, passes=passes)
+    replicas = model.subject.plan("dp", model.plan.parallel.dp)
+    return PassesRead(
+        in_pass=in_pass, full=full, most=form.most_passes.term("load.highest_rate", most=in_pass, full=full, replicas=replicas)
+    )
+
+
+def reading_load(model: ServingModel, load: Load, alone: ServingPhase, whole: ServingPhase) -> dict[str, Term]:
+    """What comes of a load of a plan whose passes of one sequence, and of a whole batch, take these times.
+
+    Without `latency_s` where more come than are kept.
+    """
+    subject, passes, pp = model.subject, passes_read(model, whole), model.serve.pp
+    replicas, request = subject.plan("dp", model.plan.parallel.dp), subject.habit("request_host", model.profile.request_host)
+    one = queue.pass_seconds.term("load.stage", whole=alone.seconds, passes=pp)
+    each = form.added_by_each.term("load.added_by_each", alone=one, full=passes.full, most=passes.in_pass)
+    line = {"each": each, "start": form.pass_start.term("load.pass_start", alone=one, each=each)}
+    if load.rate is None:
+        asked = subject.plan("concurrency", 1.0 if load.concurrency is None else load.concurrency)
+        users = larger.term("load.users", a=share.term("load.users_of_replica", amount=asked, ways=replicas), b=ONE)
+        in_pass = form.in_turns.term("load.in_this_pass", users=users, most=passes.in_pass, pp=pp)
+        read = form.latency_in_turns.term("load.in_turns", users=users, in_pass=in_pass, pp=pp, **line)
+        latency = total("latency", {"passes": read, "request": request})
+        return {"latency_s": latency, "sequences_per_s": queue.requests_per_s.term("sequences_per_s", users=asked, cycle=latency)}
+    rate = subject.plan("rate", load.rate, "1/s")
+    if not agreed(passes.most.value > load.rate):
+        return {"sequences_per_s": passes.most, "highest_rate_per_s": passes.most}
+    own = rate_each.term("load.rate_of_replica", rate=rate, ways=replicas)
+    read = form.latency_at_rate.term("load.at_rate", rate=own, most=passes.in_pass, **line)
+    parts = {"passes": read, "request": request}
+    if not alone_one(pp):
+        parts["later_stages"] = form.later_stages.term("load.later_stages", rate=own, most=passes.in_pass, pp=pp, **line)
+    return {
+        "latency_s": total("latency", parts), "sequences_per_s": rate,
+        "highest_rate_per_s": passes.most,
+        "utilization": queue.part_of_rate.term("load.utilization", rate=rate, most=passes.most),
+    }  # fmt: skip
