@@ -15,6 +15,10 @@ from gpuplan.specs.catalog import Catalog
 from tests.cli.cli_calls import Call
 
 ANSWERED = """
+what embedding model fits on l4
+    what-runs --on l4 --kind reader
+best reranker for 8gb vram
+    what-runs --on rtx-4060 --kind reader
 how many h100 do I need to serve llama 70b to 200 users
     plan serve llama-3.3-70b --on h100 --users 200
 gpt-oss 120b with a 3090 and 128gb ddr5

@@ -53,6 +53,8 @@ _ANSWERED = {
 """Words that say what a command answers anyway."""
 _OF_PICTURES = ("image", "images", "picture", "pictures", "video", "videos", "clip", "clips", "hour", "workflow", "comfyui", "dev")
 _WHICH = re.compile(r"\b(?:which|what|best|largest|biggest)\b.*\bmodels?\b")
+_READS = re.compile(r"\b(?:embedd?ings?|embedders?|re-?rank(?:er|ers|ing)?|encoders?|classifiers?)\b")
+"""What is said of models that make no tokens, where the question is which of them run."""
 _LAYERS = re.compile(r"\blayers\b|\bngl\b|\boffload")
 _OF = {
     "fit": ("context", "batch", "weights", "kv_cache"),
@@ -191,6 +193,8 @@ def _command(text: str, given: Mapping[str, str], names: Named, size: int) -> Me
         made.append("--full")
     if own and memory is not None:
         made += ["--memory", memory]
+    if command == "what-runs" and _READS.search(text):
+        made += ["--kind", "reader"]
     for key, value in options.items():
         made += [f"--{key.replace('_', '-')}", value]
     if adapted and four_bits:
@@ -248,7 +252,7 @@ def _left_open(command: str, text: str, given: Mapping[str, str], names: Named, 
 
 def _heard(word: str, command: str, text: str, *, pictures: bool) -> bool:
     """Whether a word says what the command answers anyway: the price of a list, the cache of a fit."""
-    of = {"specs show": _ABOUT, "prices list": _PRICED, "plan carries": _CARRIES}.get(command)
+    of = {"specs show": _ABOUT, "prices list": _PRICED, "plan carries": _CARRIES, "what-runs": _READS}.get(command)
     if pictures and word in _OF_PICTURES and command in ("fit", "serve", "compare serve"):
         return True
     return word in _ANSWERED.get(command, ()) or (of is not None and any(word in found[0].split() for found in of.finditer(text)))
@@ -271,7 +275,7 @@ def _kind(text: str, given: Mapping[str, str], names: Named, training: bool) -> 
             return "compare serve" if counted else "compare"
         if _PRICED.search(text) and not _RUNS.search(text) and not _BOUGHT.search(text):
             return "prices list"
-        return "specs show" if _ABOUT.search(text) and not _RUNS.search(text) else "what-runs"
+        return "specs show" if _ABOUT.search(text) and not _RUNS.search(text) and not _READS.search(text) else "what-runs"
     if "," in given.get("weights", "") or "," in names.engine:
         return "compare train" if training else "compare serve"
     if len(names.places) == 1 and not training and _CARRIES.search(text):
