@@ -39,6 +39,10 @@ HEAD = """# What `gpuplan accuracy --task training --budget` allows each source:
 # Moved once more that afternoon: Megatron-LM makes its loss operator by operator, 52 B a logit of which 12 were counted
 # (vocabulary-parallel 12 -> 5 %, oellm-jupiter 30 -> 12): flash-attention (Megatron-LM stands in for a repository whose loss
 # is one kernel), nanotron's median, zero-bubble and the informed median of primus are bounded anew.
+# Moved that evening: `informed`, zero-bubble (its scripts say fp16: throughput's median from 0.069, memory from 0.025 and 0.032, as
+# Megatron-LM before June 2024 kept one copy of logits more) and gaudi's median from 0.09 (Megatron before September 2024 keeps
+# 16-bit weights beside those of FP8, so that another plan fits); of runs that ran and were asked blind on 2026-11-29 one more is
+# said not to fit (0.88: capped logits, which are kept); a row of AuroraGPT whose page prints another run's figures is doubtful.
 # Written by tools/accuracy_budget.py.
 """
 SERVING_HEAD = """# What `gpuplan accuracy --task inference --by engine --budget` allows each engine: errors as fractions, rows to
