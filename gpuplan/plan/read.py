@@ -376,6 +376,8 @@ def _rate(text: str) -> float:
     try:
         return parse_count(text)
     except UnitError:
+        if text.strip()[-1:].isdigit():
+            raise  # a plain number, with something else the matter than its unit
         return parse(text, "1/s").value
 
 
