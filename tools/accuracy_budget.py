@@ -59,6 +59,8 @@ SERVING_HEAD = """# What `gpuplan accuracy --task inference --by engine --budget
 # its GLM-4.5-Air have the figures of the page's own table in place of those copied from another page;
 # vLLM's rows on TPUs are asked with the limits that their pages print, and answered with those that vLLM takes on a TPU.
 # Moved on 2026-11-30: lmdeploy-a100's mean of first tokens from 0.269 (closed loops over ShareGPT are asked with its spread).
+# Moved that evening: six rows of throughput of tsho-gemma-4 from 0.331 and 0.315 (steps of a burst's wave that prompts of the next
+# ones share read their weights with them, which brings most bursts nearer and these, which were too fast before, not).
 # Written by tools/accuracy_budget.py.
 """
 
