@@ -36,6 +36,8 @@ class Like(Schema):
     why: str
     """What makes them alike, in a few words."""
     source: str
+    reads: bool = False
+    """Whether they only read (embed, rank), whatever the card does: their head, if they store one, is not used."""
     names: Annotated[tuple[str, ...], Limits(1)]
     """In lower case; `*` stands for anything. Without an owner a name means every owner's; `model:tag` is one of Ollama's."""
 

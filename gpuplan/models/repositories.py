@@ -201,9 +201,11 @@ def like_card(like: Like, why: str, extra_dirs: Sequence[Path] = ()) -> ModelCar
     from gpuplan.models.catalog import find
 
     card = find(like.card, extra_dirs, cards_only=True)
-    return card.replaced(
-        notes=(*card.notes, f"{why}: taken to be built as {card.id}: {like.why} ({table().sources[like.source].title})")
-    )
+    note = f"{why}: taken to be built as {card.id}: {like.why} ({table().sources[like.source].title})"
+    if like.reads and card.architecture.generates:
+        card = card.replaced(architecture=card.architecture.replaced(head=False))
+        note += "; it only reads, without a head"
+    return card.replaced(notes=(*card.notes, note))
 
 
 def _published(card: ModelCard, short: str, owner: str) -> WeightsFormat | None:

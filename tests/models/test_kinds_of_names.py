@@ -259,3 +259,15 @@ def test_repositories_of_other_quantisers_are_read(name, card, method, bits):
     assert found.id == card
     assert found.weights is not None
     assert (found.weights.method, found.weights.bits) == (method, bits)
+
+
+def test_what_is_built_as_a_model_that_writes_and_only_reads_is_asked_as_one_that_reads():
+    """MTEB lists embedders and rerankers; one of its names is a model that writes too."""
+    writes = {name for one in table().like if one.source == "mteb" and not one.reads for name in one.names
+              if load_card(CARDS / f"{one.card}.yaml").architecture.generates}  # fmt: skip
+    assert writes == {"fanar-2-27b-instruct"}
+    for name in ("Qwen/Qwen3-Reranker-8B", "zeroentropy/zembed-1-embedding", "gte-qwen2-1.5b-instruct", "jina-reranker-v3"):
+        card = find(name)
+        assert not card.architecture.generates
+        assert any("it only reads" in note for note in card.notes)
+    assert find("qwen3-8b").architecture.generates
