@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gpuplan.estimate.attention_ranks import by_turns
+from gpuplan.estimate.load_refusals import refuse_without_steps
 from gpuplan.estimate.prompts_beside import step_of
 from gpuplan.estimate.rate_solved import AtOnce, Full, running_at_once
 from gpuplan.estimate.taken_up import scheduled_ahead, taken_up
 from gpuplan.estimate.under_load import (
     UnderLoad,
     length_spreads,
-    refuse_without_steps,
     request_times,
     step_met,
     told_of_load,

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from gpuplan.estimate.load_refusals import refuse_without_schedule
 from gpuplan.estimate.pricing import alone as alone_one
 from gpuplan.estimate.serving import ServingModel, ServingPhase
-from gpuplan.estimate.under_load import refuse_without_schedule
 from gpuplan.formulas import batch_service as form
 from gpuplan.formulas import queueing as queue
 from gpuplan.formulas.basic import larger, rate_each, share

@@ -270,29 +270,28 @@ def _laid_out(
     lines = _lines(names, heads, texts, figures)
     if all(len(line) <= width for line in lines):
         yield from lines if heads else wrap(", ".join(names), width, "  ")
-    elif len(names) <= _MANY:
+        return
+    usual = {head: _usual([row.get(head, "") for row in texts]) for head in heads if head not in figures}
+    kept = _lines(names, [head for head in heads if head not in usual], texts, figures)[1:]
+    if len(names) <= _MANY or any(len(line) > width for line in kept):
         by_head = [(head, [row.get(head, "") for row in texts]) for head in heads]
         yield from side_by_side_text(names, by_head, Look(width)).rstrip("\n").splitlines()
-    else:
-        usual = {head: _usual([row.get(head, "") for row in texts]) for head in heads if head not in figures}
-        said = ", ".join(f"{head} {word}" for head, word in usual.items() if word)
-        yield from wrap(f"where nothing else stands behind: {said}", width, "  ", "    ")
-        odd = [
-            ", ".join(
-                row.get(head, f"no {head}") or f"no {head}"
-                for head in heads
-                if row.get(head, "") != usual.get(head, row.get(head, ""))
-            )
-            for row in texts
-        ]
-        kept = [head for head in heads if head not in usual]
-        for line, rest in zip(_lines(names, kept, texts, figures)[1:], odd, strict=True):
-            whole = f"{line}  {rest}".rstrip()
-            yield from [whole] if len(whole) <= width else [line, *wrap(rest, width, "      ")]
+        return
+    said = ", ".join(f"{head} {word}" for head, word in usual.items() if word)
+    yield from wrap(f"where nothing else stands behind: {said}", width, "  ", "    ")
+    odd = [
+        ", ".join(
+            row.get(head, f"no {head}") or f"no {head}" for head in heads if row.get(head, "") != usual.get(head, row.get(head, ""))
+        )
+        for row in texts
+    ]
+    for line, rest in zip(kept, odd, strict=True):
+        whole = f"{line}  {rest}".rstrip()
+        yield from [whole] if len(whole) <= width else [line, *wrap(rest, width, "      ")]
 
 
 _MANY = 12
-"""More records than this are never laid out as columns."""
+"""More records than this are laid out as columns only where their figures are too many for a line."""
 
 
 def _usual(words: Sequence[str]) -> str | None:
