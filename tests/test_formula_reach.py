@@ -41,7 +41,7 @@ QUESTIONS = {
     "serve llama-3-8b --on 2xh100 --engine vllm@0.6.1 --prompt 1024 --output 100 --batch 64 --tp 2": "ranks that one of them tells",
     "serve bge-m3 --on 2xl4 --rate 100 --pp 2": "requests that are read together where several wait",
     "serve bge-m3 --on l4 --concurrency 8": "users who are read by turns",
-    "serve clip-vit-large-patch14 --on l4 --rate 5": "pictures that come at a rate",
+    "serve vit-l-16 --on l4 --rate 5": "pictures that come at a rate",
     "serve llama-4-scout --on 8xh100 --prompt 4000 --output 100 --batch 1": "new tokens that see their chunk",
     "serve deepseek-v4-flash --on 8xb200 --prompt 4096 --output 100 --batch 1": "tokens that are seen compressed",
     "serve llama-3.1-8b --on h100 --engine tensorrt-llm": "caches in a share of what is left free",
