@@ -249,6 +249,12 @@ Is it worth it to buy a second 3090 for 70b models?
     fit 70b --on 2x3090
 is llama 3.1 70b ok on a 6000 ada with q8 kv cache
     fit llama-3.1-70b --on 6000-ada --kv-cache q8_0
+does llama 3.1 8b fit on a 3090 in 4 bit with 8-bit kv cache
+    fit llama-3.1-8b --on 3090 --kv-cache int8 --weights int4
+does llama 3.1 8b fit on a 3090 with the kv cache quantized to 4 bits
+    fit llama-3.1-8b --on 3090 --kv-cache q4_0
+does llama 3.1 8b fit on a 3090 with a bf16 kv cache
+    fit llama-3.1-8b --on 3090 --kv-cache bf16
 how much vram is an rtx 4090
     specs show rtx-4090
 h100 memory bandwidth
@@ -346,6 +352,8 @@ DGX Spark vs Strix Halo vs Mac Studio for gpt-oss 120b
     compare serve gpt-oss-120b --on dgx-spark,strix-halo
 awq vs gptq qwen3 32b
     fit qwen3-32b --on h100 --weights int4
+does llama 3.1 8b fit on a 3090 with a quantized kv cache
+    fit llama-3.1-8b --on 3090
 can i finetune mistral 7b on a t4 colab
     train mistral-7b --on t4 --lora 16
 """
