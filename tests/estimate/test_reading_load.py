@@ -97,6 +97,7 @@ def test_more_than_is_kept_does_not_keep_up() -> None:
     made = gpuplan.serve(MODEL, on=ON, rate=1e6, advise=False)
     assert made.estimate.verdict.words == "does not keep up"
     assert "latency_s" not in made.figures
+    assert not [note for note in made.notes if "latency_s" in note.text]
     assert "replicas keep it" in made.headline
     needed = int(made.headline.split(" replicas keep it")[0].split()[-1].replace(",", ""))
     most = made["highest_rate_per_s"].value
