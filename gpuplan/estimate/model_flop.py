@@ -9,7 +9,7 @@ from gpuplan.estimate.recipe import training_profile
 from gpuplan.estimate.subject import Subject
 from gpuplan.formulas import flop
 from gpuplan.formulas.basic import difference, product, repeated_flop, share
-from gpuplan.formulas.params import idle_expert_params
+from gpuplan.formulas.params import dropped_expert_params, idle_expert_params
 from gpuplan.formulas.stages import covered_share
 from gpuplan.models.architecture import Block
 from gpuplan.models.count import BlockCount
@@ -73,6 +73,7 @@ def model_flop(
         main = {"main": matmul_params, "mtp": active_params(arch, counts, leaves, modules)}
         matmul_params = total("params.with_mtp", main)
     kinds = list(_kinds(subject, modules))
+    matmul_params = _without_dropped(plan, kinds, leaves, matmul_params)
     source = leaves("source_tokens", arch.source_tokens) if arch.two_stacks and arch.source_tokens else None
     if source is not None:
         matmul_params, kinds = _by_length(kinds, leaves, matmul_params, source, seq_len)
@@ -91,6 +92,25 @@ def model_flop(
         read = flop.forward_flop.term("step.reference_weight_flop", params=matmul_params, tokens=tokens)
         remade = _beside(remade[0], read, whole), _beside(remade[1], read, masked)
     return ModelFlop(full, causal, *remade)
+
+
+def _without_dropped(plan: TrainPlan, kinds: list[Kind], leaves: Leaves, matmul_params: Term) -> Term:
+    """Parameters that a token meets in the mean, where experts take fewer tokens than are sent to them and drop the others."""
+    capacity = plan.parallel.capacity_factor
+    if capacity is None or capacity >= 1:
+        return matmul_params
+    said = Term("plan.capacity_factor", capacity, "1", USER)
+    dropped: dict[str, Term] = {}
+    for kind in kinds:
+        at, moe = kind.key, kind.block.moe
+        if moe is not None:
+            dropped[at] = dropped_expert_params.term(
+                f"params.{at}.dropped", layers=kind.layers, routed=kind.counts.layer["experts"],
+                experts=leaves(f"{at}.mlp.experts", moe.experts), top_k=leaves(f"{at}.mlp.top_k", moe.top_k), capacity=said,
+            )  # fmt: skip
+    if not dropped:
+        return matmul_params
+    return difference.term("params.without_dropped", whole=matmul_params, part=total("params.dropped", dropped))
 
 
 def _without_head(subject: Subject, matmul_params: Term, modules: Modules | None) -> Term:

@@ -7,7 +7,7 @@ from gpuplan.estimate.pricing import alone as alone_one
 from gpuplan.estimate.serving import ServingModel, ServingPhase
 from gpuplan.formulas import batch_service as form
 from gpuplan.formulas import queueing as queue
-from gpuplan.formulas.basic import larger, rate_each, share
+from gpuplan.formulas.basic import larger, rate_each, share, smaller
 from gpuplan.num import agreed
 from gpuplan.plan.load import Load
 from gpuplan.record import Record
@@ -19,9 +19,9 @@ class PassesRead(Record, kw_only=True):
     """Replicas whose passes are full."""
 
     in_pass: Term
-    """Requests that a pass of a replica holds at most."""
+    """Requests that a pass of a replica holds at most; 1 where a prompt takes several."""
     full: Term
-    """The time of such a pass."""
+    """The time of such a pass, or of the passes of one request."""
     most: Term
     """Requests a second that all replicas keep."""
 
@@ -33,9 +33,14 @@ def passes_read(model: ServingModel, whole: ServingPhase) -> PassesRead:
         UsageError: how the engine schedules requests is not on record.
     """
     refuse_without_schedule(model)
+    # A request that takes several passes has all of them.
     passes = whole.seconds.find("batch_prefill.passes") or ONE
-    in_pass = larger.term("load.in_pass", a=share.term("load.of_pass", amount=model.serve.batch, ways=passes), b=ONE)
-    full = queue.pass_seconds.term("load.pass", whole=whole.seconds, passes=passes)
+    turns = smaller.term("load.turns", a=model.serve.batch, b=passes)
+    in_pass = share.term("load.in_pass", amount=model.serve.batch, ways=turns)
+    full = form.endless_pass.term(
+        "load.pass", whole=whole.seconds, turns=turns, passes=passes, rounds=whole.seconds.find("batch_prefill.rounds") or ONE,
+        pp=model.serve.pp, pipelined=_pipelined(model),
+    )  # fmt: skip
     replicas = model.subject.plan("dp", model.plan.parallel.dp)
     return PassesRead(
         in_pass=in_pass, full=full, most=form.most_passes.term("load.highest_rate", most=in_pass, full=full, replicas=replicas)
@@ -47,7 +52,9 @@ def reading_load(model: ServingModel, load: Load, alone: ServingPhase, whole: Se
 
     Without `latency_s` where more come than are kept.
     """
-    subject, passes, pp = model.subject, passes_read(model, whole), model.serve.pp
+    subject, passes = model.subject, passes_read(model, whole)
+    # Where no pass follows another into the pipeline, its stages are one server.
+    pp = smaller.term("load.stages", a=model.serve.pp, b=_pipelined(model))
     replicas, request = subject.plan("dp", model.plan.parallel.dp), subject.habit("request_host", model.profile.request_host)
     one = queue.pass_seconds.term("load.stage", whole=alone.seconds, passes=pp)
     each = form.added_by_each.term("load.added_by_each", alone=one, full=passes.full, most=passes.in_pass)
@@ -56,19 +63,29 @@ def reading_load(model: ServingModel, load: Load, alone: ServingPhase, whole: Se
         asked = subject.plan("concurrency", 1.0 if load.concurrency is None else load.concurrency)
         users = larger.term("load.users", a=share.term("load.users_of_replica", amount=asked, ways=replicas), b=ONE)
         in_pass = form.in_turns.term("load.in_this_pass", users=users, most=passes.in_pass, pp=pp)
-        read = form.latency_in_turns.term("load.in_turns", users=users, in_pass=in_pass, pp=pp, **line)
+        read = form.latency_in_turns.term(
+            "load.in_turns", users=users, in_pass=in_pass, pp=pp, full=passes.full, most=passes.in_pass, **line
+        )
         latency = total("latency", {"passes": read, "request": request})
         return {"latency_s": latency, "sequences_per_s": queue.requests_per_s.term("sequences_per_s", users=asked, cycle=latency)}
     rate = subject.plan("rate", load.rate, "1/s")
     if not agreed(passes.most.value > load.rate):
         return {"sequences_per_s": passes.most, "highest_rate_per_s": passes.most}
     own = rate_each.term("load.rate_of_replica", rate=rate, ways=replicas)
+    busy = queue.part_of_rate.term("load.utilization", rate=rate, most=passes.most)
     read = form.latency_at_rate.term("load.at_rate", rate=own, most=passes.in_pass, **line)
     parts = {"passes": read, "request": request}
     if not alone_one(pp):
-        parts["later_stages"] = form.later_stages.term("load.later_stages", rate=own, most=passes.in_pass, pp=pp, **line)
+        usual = form.usual_pass.term("load.usual_pass", rate=own, most=passes.in_pass, **line)
+        parts["later_stages"] = form.later_stages.term(
+            "load.later_stages", read=read, usual=usual, full=passes.full, busy=busy, pp=pp
+        )  # fmt: skip
     return {
         "latency_s": total("latency", parts), "sequences_per_s": rate,
         "highest_rate_per_s": passes.most,
-        "utilization": queue.part_of_rate.term("load.utilization", rate=rate, most=passes.most),
+        "utilization": busy,
     }  # fmt: skip
+
+
+def _pipelined(model: ServingModel) -> Term:
+    return model.subject.habit("pipelined_passes", model.profile.pipelined_passes)

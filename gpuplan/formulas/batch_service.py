@@ -13,6 +13,7 @@ _BAILEY = Source(
     "paper", "On Queueing Processes with Bulk Service", "https://doi.org/10.1111/j.2517-6161.1954.tb00149.x",
     "a server that takes at most so many at once; its wait where it is nearly always busy",
 )  # fmt: skip
+_DRAWN = Source("definition", "drawn request by request, of two to eight stages: within a third until nine tenths of what is kept")
 _LITTLE = Source("paper", "A Proof for the Queuing Formula: L = λW", "https://doi.org/10.1287/opre.9.3.383", "theorem 1")
 
 
@@ -20,22 +21,41 @@ _LITTLE = Source("paper", "A Proof for the Queuing Formula: L = λW", "https://d
 def added_by_each(*, alone: Seconds, full: Seconds, most: Count) -> Seconds:
     """What a pass takes longer for each more request in it, as the line through one of one request and one of the `most`.
 
-    Where a pass holds no two, each has one of its own.
+    Where a pass holds no two, each adds its part of a full one, so that as many are kept as full passes read.
 
     >>> added_by_each(alone=0.12, full=0.43, most=32), added_by_each(alone=0.12, full=0.12, most=1)
     (0.01, 0.12)
+    >>> added_by_each(alone=0.12, full=0.15, most=1.5)
+    0.1
     """
-    return where(most < 2, alone, minimum(maximum(full - alone, 0.0 * alone) / maximum(most - 1, 1.0), alone))
+    return where(most < 2, full / most, minimum(maximum(full - alone, 0.0 * alone) / maximum(most - 1, 1.0), alone))
 
 
 @formula(DEFINITION)
 def pass_start(*, alone: Seconds, each: Seconds) -> Seconds:
-    """What a pass takes whatever is in it.
+    """What a pass takes whatever is in it; less than nothing where no two share one, and one alone takes less than those in line.
 
     >>> pass_start(alone=0.12, each=0.01)
     0.11
     """
     return alone - each
+
+
+@formula(DEFINITION)
+def endless_pass(*, whole: Seconds, turns: Count, passes: Count, rounds: Count, pp: Count, pipelined: Count) -> Seconds:
+    """The time from one turn to the next of an endless row of them, of which a batch of so many `passes` takes a `whole`.
+
+    `rounds` through all `pp` stages are those of the batch, for which a pipeline is filled and drained; without an end it drains
+    only where the engine lets no more than so many `pipelined` passes follow each other.
+
+    >>> endless_pass(whole=4.0, turns=8, passes=8, rounds=8, pp=1, pipelined=1024)
+    0.5
+    >>> endless_pass(whole=4.0, turns=8, passes=8, rounds=2.75, pp=4, pipelined=1e9)
+    0.3636
+    >>> endless_pass(whole=4.0, turns=8, passes=8, rounds=8, pp=4, pipelined=1)
+    0.5
+    """
+    return whole / turns * passes / (rounds * pp) * (1 + (pp - 1) / pipelined)
 
 
 @formula(_LITTLE)
@@ -84,18 +104,20 @@ def latency_at_rate(*, rate: PerS, each: Seconds, start: Seconds, most: Count) -
     """Mean time of a request at a replica that takes at most so many at once, of requests that come at random.
 
     What a full server adds is the difference of two queues near their limits, that of full passes and that of passes without a
-    limit, as often as so many wait. Where a pass holds one request it is the formula of Pollaczek and Khinchine for equal ones.
+    limit, as often as so many wait. Where a pass holds no two, the wait is that of Pollaczek and Khinchine for equal requests.
 
     >>> latency_at_rate(rate=50.0, each=0.01, start=0.1, most=1000.0)
     0.3167
     >>> latency_at_rate(rate=5.0, each=0.1, start=0.0, most=1.0)
     0.15
+    >>> latency_at_rate(rate=5.0, each=0.1, start=0.02, most=1.5)
+    0.17
     >>> latency_at_rate(rate=24.0, each=0.03, start=0.06, most=8.0)
     0.4638
     """
     return where(
         most < 2,
-        each * (1 + idle_part(rate=rate, each=each)) / (2 * idle_part(rate=rate, each=each)),
+        start + each * (1 + idle_part(rate=rate, each=each)) / (2 * idle_part(rate=rate, each=each)),
         latency_unlimited(rate=rate, each=each, start=start)
         + (1 - idle_part(rate=rate, each=each + start / most)) ** most
         * maximum(
@@ -107,15 +129,29 @@ def latency_at_rate(*, rate: PerS, each: Seconds, start: Seconds, most: Count) -
 
 
 @formula(_INOUE)
-def later_stages(*, rate: PerS, each: Seconds, start: Seconds, most: Count, pp: Count) -> Seconds:
-    """What a pass of usual size takes in the stages after the first: as many requests are in it as come while one is read.
+def usual_pass(*, rate: PerS, each: Seconds, start: Seconds, most: Count) -> Seconds:
+    """What a pass of usual size takes: as many requests are in it as come while one is read.
 
-    >>> later_stages(rate=50.0, each=0.01, start=0.1, most=32.0, pp=2)
-    0.2
-    >>> later_stages(rate=50.0, each=0.01, start=0.1, most=32.0, pp=1)
-    0.0
+    >>> usual_pass(rate=50.0, each=0.01, start=0.1, most=32.0), usual_pass(rate=0.0, each=0.01, start=0.1, most=32.0)
+    (0.2, 0.11)
     """
-    return (pp - 1) * (start + each * minimum(maximum(rate * start / idle_part(rate=rate, each=each), 1.0), maximum(most, 1.0)))
+    return start + each * minimum(maximum(rate * start / idle_part(rate=rate, each=each), 1.0), maximum(most, 1.0))
+
+
+@formula(_DRAWN)
+def later_stages(*, read: Seconds, usual: Seconds, full: Seconds, busy: Ratio, pp: Count) -> Seconds:
+    """Mean time of a request in the stages after the first, in which it is for a time of `read`.
+
+    Passes come to a stage as unevenly as the one before lets go of them: a small one waits for the large one before it, unless both
+    stages stood idle, which they do for a part of the time. So a stage takes a `usual` pass, and when it is `busy` as long again as
+    the first; but no longer than a `full` pass, since no more than one waits in front of it.
+
+    >>> later_stages(read=0.3, usual=0.2, full=0.42, busy=0.5, pp=2), later_stages(read=0.3, usual=0.2, full=0.42, busy=0.5, pp=1)
+    (0.275, 0.0)
+    >>> later_stages(read=0.9, usual=0.2, full=0.42, busy=0.9, pp=2)
+    0.42
+    """
+    return (pp - 1) * minimum(usual + maximum(read - usual, 0.0 * read) * (1 - (1 - busy) ** 2), full)
 
 
 @formula(_LITTLE)
@@ -129,17 +165,21 @@ def in_turns(*, users: Count, most: Count, pp: Count) -> Count:
 
 
 @formula(_LITTLE)
-def latency_in_turns(*, users: Count, each: Seconds, start: Seconds, in_pass: Count, pp: Count) -> Seconds:
-    """Time of a request where so many are always in flight, in passes of so many.
+def latency_in_turns(
+    *, users: Count, each: Seconds, start: Seconds, in_pass: Count, pp: Count, full: Seconds, most: Count
+) -> Seconds:  # fmt: skip
+    """Time of a request where so many are always in flight, in passes of so many; full passes of the `most` keep no more.
 
-    >>> latency_in_turns(users=1.0, each=0.01, start=0.11, in_pass=1.0, pp=1)
+    >>> latency_in_turns(users=1.0, each=0.01, start=0.11, in_pass=1.0, pp=1, full=0.43, most=32.0)
     0.12
-    >>> latency_in_turns(users=20.0, each=0.01, start=0.1, in_pass=10.0, pp=1)
+    >>> latency_in_turns(users=20.0, each=0.01, start=0.1, in_pass=10.0, pp=1, full=0.42, most=32.0)
     0.4
-    >>> latency_in_turns(users=1.0, each=0.01, start=0.11, in_pass=1.0, pp=2)
+    >>> latency_in_turns(users=1.0, each=0.01, start=0.11, in_pass=1.0, pp=2, full=0.43, most=32.0)
     0.24
+    >>> latency_in_turns(users=8.0, each=0.2, start=0.0, in_pass=1.0, pp=1, full=0.3, most=1.0)
+    2.4
     """
-    return maximum(users / in_pass, pp) * (start + each * in_pass)
+    return maximum(maximum(users / in_pass, pp) * (start + each * in_pass), users * full / most)
 
 
 @formula(DEFINITION)

@@ -5,8 +5,8 @@ All widths are those of the stored matrices; every formula counts one layer's pa
 
 from __future__ import annotations
 
-from gpuplan.num import Count
-from gpuplan.term import Source, formula
+from gpuplan.num import Count, Ratio, maximum
+from gpuplan.term import DEFINITION, Source, formula
 
 _TRANSFORMER = Source(
     kind="paper", title="Attention Is All You Need", url="https://arxiv.org/abs/1706.03762", section="3.2.2, 3.3, 3.4"
@@ -159,6 +159,18 @@ def idle_expert_params(*, layers: Count, routed: Count, experts: Count, top_k: C
     12879925248.0
     """
     return layers * routed * (experts - top_k) / experts
+
+
+@formula(DEFINITION)
+def dropped_expert_params(*, layers: Count, routed: Count, experts: Count, top_k: Count, capacity: Ratio) -> Count:
+    """The routed experts that a token should visit and does not, in the mean, since they take `capacity` of theirs at most.
+
+    >>> dropped_expert_params(layers=32.0, routed=1409286144.0, experts=8.0, top_k=2.0, capacity=0.5)
+    5637144576.0
+    >>> dropped_expert_params(layers=32.0, routed=1409286144.0, experts=8.0, top_k=2.0, capacity=1.25)
+    0.0
+    """
+    return layers * routed * top_k / experts * maximum(1 - capacity, 0.0)
 
 
 @formula(_MIXTRAL)

@@ -306,6 +306,8 @@ def _advised(
     made = again(ask)
     if not advise:
         return made
+    # Changes are of the checkpoint that was answered for, also where it has gone when they are looked for.
+    read = read.as_read(ask.model)
 
     def advice() -> tuple[Change, ...]:
         from gpuplan.search.changes import Relief, better_changes, fitting_changes

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from copy import copy
 from functools import partial
 from pathlib import Path
 from typing import Literal, TypeAlias
@@ -157,6 +159,15 @@ class Library:
                 self._no_cards[key] = error
                 raise
         return self._cards[key]
+
+    def as_read(self, name: str) -> Library:
+        """The same library, in which the checkpoint that a name leads to, if it leads to one, stays as it was read."""
+        if name in self._cards or not Path(name).exists():
+            return self
+        made = copy(self)
+        with suppress(GpuplanError):  # A model by its samples may be called like a folder.
+            made._cards = {**self._cards, name: self.card(name)}
+        return made
 
     def own_cards(self) -> list[Path]:
         """The user's folders of cards."""

@@ -98,8 +98,10 @@ def refuse_load_of_reader(ask: ServeAsk, arch: Architecture) -> None:
     raise UsageError(Problem("load.reads", what, "ask with --rate or --concurrency alone"))
 
 
-def notes_of_reader(load: Load) -> list[Note]:
-    """What a reader must know of the times of a model that only reads."""
+def notes_of_reader(load: Load, made: ServingFigures) -> list[Note]:
+    """What a reader must know of the times of a model that only reads, where there are any."""
+    if "latency_s" not in made.figures:
+        return []
     if load.rate is None:
         text = "latency_s is of users who ask again at once: while one half of them is read, the other half waits"
     else:

@@ -371,7 +371,7 @@ def _answered(
     notes = [*getattr(ask, "heard", ()), *found.notes, *cache_idle(ask, found.card.architecture, shares=float(p.attention_dp) > 1)]
     running = float(made.memory.running.value)
     if plan.load is not None:
-        notes += load_notes(plan.load, made) if found.card.architecture.generates else notes_of_reader(plan.load)
+        notes += load_notes(plan.load, made) if found.card.architecture.generates else notes_of_reader(plan.load, made)
         if made.loaded is not None and made.loaded.steady is not None:
             made = made.replaced(figures=beside_means(made.figures, made.loaded.steady))
         notes += percentile_notes(made)

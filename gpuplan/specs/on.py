@@ -17,8 +17,8 @@ _COUNT_ALONE = re.compile(r"\d{4}x", re.IGNORECASE)
 """A processor of AMD's that looks like a count of nothing: `7950x`."""
 _TOLD = re.compile(r"^\s*device\s+\d+\s*:\s*|\s*,\s*(?:compute capability|gfx\d).*$", re.IGNORECASE)
 """What llama.cpp prints around a device: its number, and what its driver can do."""
-_LABEL = re.compile(r"^\s*[\w-]+(?:\.[\w-]+)+/[\w.-]+\s*[=:]\s*(?=\S*[A-Za-z])")
-"""The key of a label of Kubernetes before the part that it names: `nvidia.com/gpu.product=NVIDIA-L4`."""
+_LABEL = re.compile(r"^(\s*(?:\d+\s*x\s*)?)[\w-]+(?:\.[\w-]+)+/[\w.-]+\s*[=:]\s*(?=\S*[A-Za-z])")
+"""The key of a label of Kubernetes before the part that it names, behind how many: `nvidia.com/gpu.product=NVIDIA-L4`."""
 
 
 def parse_target(text: str, catalog: Catalog) -> Target:
@@ -34,7 +34,7 @@ def parse_target(text: str, catalog: Catalog) -> Target:
         UnknownError: nothing is called that, or a network that the target needs is not known.
         SpecError: a data file is wrong.
     """
-    text = _CLOCK.sub("", _LABEL.sub("", _TOLD.sub("", text)))
+    text = _CLOCK.sub("", _LABEL.sub(r"\1", _TOLD.sub("", text)))
     if _COUNT_ALONE.fullmatch(text.strip()) and (whole := catalog.names("accelerators").get(text.strip().lower(), [])):
         return _found(whole[0], catalog).replaced(text=text) if len(whole) == 1 else _found(text, catalog)
     if is_joined(text, catalog):

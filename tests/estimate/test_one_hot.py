@@ -60,3 +60,16 @@ def test_masks_are_kept_for_the_backward_pass() -> None:
     found = made(capacity_factor=1.25, recompute="none").memory.peak
     masks = next(term for term in found.walk() if term.name.endswith("experts.masks"))
     assert float(masks.value) == 2 * SEQUENCE * (SEQUENCE * TOP_K * 1.25) * 3
+
+
+@pytest.mark.parametrize("factor", [0.01, 0.25, 0.5])
+def test_tokens_that_are_dropped_are_no_work_of_the_model(factor: float) -> None:
+    """Layers of tokens that no expert takes are not done: with all of them the share of the peak passed it."""
+    full, less = made("megatron-lm"), made("megatron-lm", capacity_factor=factor)
+    # Mixtral's experts: 2 of 8 with three matrices of 4,096 x 14,336 in 32 layers.
+    dropped = 6 * (1 - factor) * 2 * 3 * 4096 * 14336 * 32 * 32 * SEQUENCE
+    flops = [
+        float(next(one for one in figures.figures["mfu"].walk() if one.name == "step.model_flop").value) for figures in (full, less)
+    ]
+    assert flops[0] - flops[1] == pytest.approx(dropped)
+    assert float(less.figures["mfu_causal"].value) < 0.6

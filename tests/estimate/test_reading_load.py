@@ -7,26 +7,31 @@ import random
 import pytest
 
 import gpuplan
-from gpuplan.formulas.batch_service import latency_at_rate, latency_in_turns
+from gpuplan.formulas.batch_service import latency_at_rate, latency_in_turns, later_stages, usual_pass
 
 MODEL, ON = "bge-m3", "l4"
 
 
-def drawn(rate: float, each: float, start: float, most: int, requests: int = 120_000) -> float:
-    """The mean time of a request at a server that takes what waits, up to `most`, through a pass of start + each x number."""
+def drawn(rate: float, each: float, start: float, most: int, pp: int = 1, requests: int = 120_000) -> float:
+    """The mean time of a request at a server that takes what waits, up to `most`, through a pass of start + each x number.
+
+    A pass takes as long on each of the `pp` stages, one behind the other.
+    """
     draw = random.Random(5)
     comes, now = [], 0.0
     for _ in range(requests):
         now += draw.expovariate(rate)
         comes.append(now)
-    done, free, spent = 0, 0.0, 0.0
+    done, spent = 0, 0.0
+    free = [0.0] * pp
     while done < requests:
-        free = max(free, comes[done])
+        begin = max(free[0], comes[done])
         last = done
-        while last < requests and last - done < most and comes[last] <= free:
+        while last < requests and last - done < most and comes[last] <= begin:
             last += 1
-        free += start + each * (last - done)
-        spent += sum(free - one for one in comes[done:last])
+        for stage in range(pp):
+            begin = free[stage] = max(begin, free[stage]) + start + each * (last - done)
+        spent += sum(begin - one for one in comes[done:last])
         done = last
     return spent / requests
 
@@ -44,10 +49,25 @@ def test_a_rate_is_the_queue_that_is_drawn(start: float, most: int) -> None:
         assert found == pytest.approx(drawn(rate, each, begin, most), rel=near), (busy, start, most)
 
 
+@pytest.mark.parametrize("pp", [2, 4, 8])
+@pytest.mark.parametrize(("most", "start"), [(1, 0.5), (4, 0.0), (16, 0.5), (64, 3.0), (64, 10.0)])
+def test_stages_are_the_queues_that_are_drawn(most: int, start: float, pp: int) -> None:
+    """Within a third, and nearer where there is less to do: each stage waits for the large passes of the one before."""
+    for busy, near in ((0.1, 0.1), (0.5, 0.2), (0.75, 0.3), (0.9, 0.35)):
+        full = start + most
+        rate = busy * most / full
+        each, begin = (full, 0.0) if most == 1 else (1.0, start)
+        read = latency_at_rate(rate=rate, each=each, start=begin, most=float(most))
+        usual = usual_pass(rate=rate, each=each, start=begin, most=float(most))
+        found = read + later_stages(read=read, usual=usual, full=full, busy=busy, pp=pp)
+        assert found == pytest.approx(drawn(rate, each, begin, most, pp, 40_000), rel=near), (busy, start, most)
+
+
 def test_users_who_ask_again_are_read_by_turns() -> None:
     """Two groups of ten: while one is read the other waits, so that nobody waits for less than a pass."""
     in_pass, each, start = 10.0, 0.01, 0.1
-    assert latency_in_turns(users=20.0, each=each, start=start, in_pass=in_pass, pp=1) == pytest.approx(2 * (start + 10 * each))
+    read = latency_in_turns(users=20.0, each=each, start=start, in_pass=in_pass, pp=1, full=start + 32 * each, most=32.0)
+    assert read == pytest.approx(2 * (start + 10 * each))
 
 
 def test_a_request_waits_the_longer_the_more_come() -> None:
@@ -77,6 +97,7 @@ def test_more_than_is_kept_does_not_keep_up() -> None:
     made = gpuplan.serve(MODEL, on=ON, rate=1e6, advise=False)
     assert made.estimate.verdict.words == "does not keep up"
     assert "latency_s" not in made.figures
+    assert not [note for note in made.notes if "latency_s" in note.text]
     assert "replicas keep it" in made.headline
     needed = int(made.headline.split(" replicas keep it")[0].split()[-1].replace(",", ""))
     most = made["highest_rate_per_s"].value
@@ -89,3 +110,30 @@ def test_two_replicas_keep_twice_as_much_and_stages_take_longer() -> None:
     assert apart["highest_rate_per_s"].value == pytest.approx(2 * one, rel=0.01)
     staged = gpuplan.serve(MODEL, on=f"2x{ON}", rate=10, pp=2, tp=1, advise=False)
     assert staged["latency_s"].value > 0.95 * apart["latency_s"].value  # a stage has half of the layers, and there are two
+
+
+@pytest.mark.parametrize("prompt", [1400, 3000, 8000])
+def test_a_prompt_of_several_passes_has_all_of_them(prompt: int) -> None:
+    whole = gpuplan.serve(MODEL, on=ON, prompt=prompt, batch=64, advise=False)["sequences_per_s"].value
+    kept = gpuplan.serve(MODEL, on=ON, prompt=prompt, rate=0.01, advise=False)
+    assert kept["highest_rate_per_s"].value == pytest.approx(whole, rel=0.05)
+    alone = gpuplan.serve(MODEL, on=ON, prompt=prompt, batch=1, advise=False)["latency_s"].value
+    assert kept["latency_s"].value == pytest.approx(alone, rel=0.02)
+    busy = gpuplan.serve(MODEL, on=ON, prompt=prompt, rate=0.9 * whole, advise=False)
+    assert alone < busy["latency_s"].value < 12 * alone
+
+
+@pytest.mark.parametrize("engine", ["vllm", "llama.cpp", "mlx-lm"])
+@pytest.mark.parametrize("pp", [1, 2])
+def test_users_are_read_no_faster_than_what_is_kept(engine: str, pp: int) -> None:
+    """Also by engines whose pipeline drains behind a few passes, or behind each."""
+    kept = gpuplan.serve(MODEL, on=f"2x{ON}", rate=1, pp=pp, tp=1, engine=engine, advise=False)["highest_rate_per_s"].value
+    done = gpuplan.serve(MODEL, on=f"2x{ON}", concurrency=600, pp=pp, tp=1, engine=engine, advise=False)["sequences_per_s"].value
+    assert 0.9 * kept < done <= kept * (1 + 1e-9)
+
+
+def test_an_endless_row_of_passes_does_not_drain_a_pipeline() -> None:
+    one = gpuplan.serve(MODEL, on=ON, rate=1, prompt=128, advise=False)["highest_rate_per_s"].value
+    four = gpuplan.serve(MODEL, on=f"4x{ON}", rate=1, prompt=128, pp=4, tp=1, advise=False)["highest_rate_per_s"].value
+    batch = gpuplan.serve(MODEL, on=f"4x{ON}", batch=256, prompt=128, pp=4, tp=1, advise=False)["sequences_per_s"].value
+    assert batch < four < 4 * one

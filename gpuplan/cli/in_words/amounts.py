@@ -28,6 +28,7 @@ _PARALLEL = r"(?:concurrent|simultaneous|parallel)"
 _ANSWERS = r"(?:outputs?|answers?|responses?|completions?)"
 _SEQUENCE = r"(?:context|ctx|seq(?:uence)?s?)"
 _STORED = r"(?:q[2-8](?:_(?:k(?:_(?:s|m|l|xl))?|[01]))?|iq[1-4]_[a-z]+|(?:nv|mx)fp4|fp8|bf16|fp16|fp32|int[48]|[48][- ]?bits?)"
+_KV = r"(?:q8_0|q5_1|q5_0|q4_1|q4_0|iq4_nl|q8|q4|bf16|fp16|fp8|nvfp4|int8|[48][- ]?bits?)"
 _RAM = r"(?:(?:system|host|cpu|main) (?:ram|memory)|(?:sys)?ram\b|l?p?ddr[345]x?(?:[- ]\d+)?(?: ram)?)"
 _USERS = r"(?:users?|people|persons|customers|employees|developers|devs|clients|engineers|students|colleagues)"
 
@@ -89,7 +90,13 @@ def _bits_each(form: str | None, bits: str) -> str:
 
 
 def _cached(kind: str) -> str:
-    """A type of a cache as options take it: llama.cpp's `q8` is q8_0."""
+    """A type of a cache as options take it: llama.cpp's `q8` is q8_0, and its only one of 4 bits that is no other's q4_0.
+
+    >>> _cached("q8"), _cached("8-bit"), _cached("4 bits"), _cached("fp8")
+    ('q8_0', 'int8', 'q4_0', 'fp8')
+    """
+    if "bit" in kind:
+        return "int8" if kind[0] == "8" else "q4_0"
     return f"{kind}_0" if kind in ("q8", "q4") else kind
 
 
@@ -153,8 +160,8 @@ PATTERNS: tuple[Pattern, ...] = (
     ),
     _pattern("deadline", r"\b(?:in|within|under|less than|at most|by)\s+(\d+|an?|one)\s*(hours?|days?|weeks?|months?)\b", _span),
     _pattern("lora", r"\b(?:rank\s*(?:of|=|:)?|r\s*=)\s*(\d+)\b", number),
-    _pattern("kv_cache", r"\b(q8_0|q4_0|q8|q4|fp8|int8)[- ]kv(?:[- ]?cache)?\b", _cached),
-    _pattern("kv_cache", r"\bkv[- ]?cache (?:in |at |of )?(q8_0|q4_0|q8|q4|fp8|int8)\b", _cached),
+    _pattern("kv_cache", rf"\b({_KV})[- ]kv(?:[- ]?cache)?\b", _cached),
+    _pattern("kv_cache", rf"\bkv[- ]?cache (?:quanti[sz]ed |stored )?(?:in |at |of |to |as )?({_KV})\b", _cached),
     _pattern("weights", r"\b(?:(exl[23])[- ]?)?(\d(?:\.\d+)?) ?bpw\b", _bits_each),
     _pattern("weights", rf"\b({_STORED})\s*(?:vs\.?|versus|or|against)\s*({_STORED})\b", _compared),
     _pattern("weights", r"\b(q[2-8]_(?:k(?:_(?:s|m|l|xl))?|[01])|iq[1-4]_[a-z]+|ud-q\w+|(?:nv|mx)fp4|fp8|bf16|fp16|fp32)\b", str),

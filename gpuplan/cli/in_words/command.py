@@ -43,8 +43,8 @@ _ABOUT = re.compile(
 _BOUGHT = re.compile(r"\b(?:buy|buying|purchase|own|owning)\b")
 _RUNS = re.compile(r"\b(?:run|runs|models?|llms?|llamas?|need|fits?|load|handle|enough|train|serve|host)\b")
 _ANSWERED = {
-    "fit": ("kv", "cache", "kvcache", "length", "quantized", "quantised"),
-    "serve": ("kv", "cache", "kvcache", "length", "quantized", "quantised", "concurrency", "offload", "offloading"),
+    "fit": ("kv", "cache", "kvcache", "length"),
+    "serve": ("kv", "cache", "kvcache", "length", "concurrency", "offload", "offloading"),
     "train": ("sequence", "length"),
     "specs show": ("draw", "draws", "consume", "consumes", "consumption", "use", "uses"),
     "prices list": ("hour", "hourly", "gpu-hour", "month", "monthly", "provider", "providers", "clouds"),

@@ -32,6 +32,9 @@ _LAUNCHERS = {
 """Programs that start training, and the engine that each is, where it is one."""
 _TRAINING = re.compile(r"(?:^|[_/-])(?:pre)?(?:train|finetune|fine_tune|sft|dpo|grpo|lora|qlora)\w*\.py$")
 """A script that trains, by its name: `train.py`, `run_sft.py`."""
+_PYTHON = re.compile(r"python[\d.]*")
+_FILES = (".py", ".yaml", ".yml", ".json")
+"""Ends of scripts and settings, which programs that start training are given."""
 _ALL = ("num-processes", "world-size")
 _EACH = ("nproc-per-node", "num-gpus", "gpus-per-node", "num-gpus-per-node")
 _NODES = ("nnodes", "num-nodes", "num-machines")
@@ -73,8 +76,9 @@ def _engine(text: str) -> Pasted | None:
         run = started(text, [catalog.load(EngineArguments, ident) for ident in catalog.paths("arguments")])
     except GpuplanError:
         return None
-    if not any(word.startswith("-") or "/" in word or any(map(str.isdigit, word)) for word in run.words):
-        return None  # Words about an engine: `vllm serve speed`.
+    named = len(run.words) == 1 and any(map(str.isdigit, run.words[0]))
+    if not named and not any(word.startswith("-") or "/" in word for word in run.words):
+        return None  # Words about an engine: `vllm serve speed`, `ollama run llama3.1:8b on a 3090`.
     on = _OWN if run.table.engine == "llama-cpp" else _counted(_ranks(text), _MANY)
     return Pasted(("serve", "--on", on, "--command", text), SAY_WHERE)
 
@@ -97,7 +101,7 @@ def _ranks(text: str) -> int:
 def _training(text: str) -> Pasted | None:
     for one in commands(text):
         found = next((program for word in one.words if (program := _launcher(word)) is not None), None)
-        if found is None:
+        if found is None or not _is_started(one.words):
             continue
         flags = dict(_flags(one.words))
         model = next((flags[name] for name in _names_of("model") if name in flags), "")
@@ -106,6 +110,13 @@ def _training(text: str) -> Pasted | None:
         words += ["--engine", found] if found else []
         return Pasted((*words, *_options(flags)), SAY_WHERE if model else SAY_MODEL)
     return None
+
+
+def _is_started(words: Sequence[str]) -> bool:
+    """Whether words that name a launcher start it: `train qwen3 8b with deepspeed` is about one."""
+    stands = _launcher(words[0]) is not None or _PYTHON.fullmatch(PurePosixPath(words[0]).name) is not None
+    told = (stands, any(word.startswith("-") for word in words), any(word.endswith(_FILES) for word in words))
+    return sum(told) > 1  # Behind `srun` or `uv run` it does not stand first.
 
 
 def _launcher(word: str) -> str | None:

@@ -24,7 +24,8 @@ _MANNERS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         (r"\bopen[- ](?:source|weights?)\b", ""),
         (r"\b(?:no|without(?: a)?) (?:gpus?|graphics card)\b|\bcpu[- ]only\b|\bonly (?:on )?cpu\b", "cpu"),
         (r"\bcpu[- ]offload(?:ing)?\b", "offload"),
-        (r"\b(\d+(?:\.\d+)?)t (?=(?:param|model|llm))", r"\g<1>000b "),
+        (r"(?<![\d.])(\d+)t (?=(?:param|model|llm))", r"\g<1>000b "),
+        (r"(?<![\d.])(\d+)\.(\d)t (?=(?:param|model|llm))", r"\1\g<2>00b "),
         (r"\b(command[- ]?r)\+", r"\1-plus"),
     )
 )
@@ -35,6 +36,8 @@ def plainer(question: str) -> str:
 
     >>> plainer("Is 24 GB of VRAM enough?"), plainer("my laptop with RTX 4060"), plainer("16GB Mac mini M4")
     ('is 24gb vram enough?', 'my rtx 4060 laptop', 'mac mini m4 16gb')
+    >>> plainer("a 1T model"), plainer("a 1.5T model")
+    ('a 1000b model', 'a 1500b model')
     """
     text = question.lower().replace("’", "'")
     for said, written in _MANNERS:
