@@ -154,9 +154,16 @@ def figure_lines(estimate: Estimate, figures: Mapping[str, Term], look: Look) ->
 
 
 def meaning(estimate: Estimate, key: str) -> str:
-    """What a figure is; the first token's of a machine without other requests where no load was asked for."""
+    """What a figure is; the first token's of a machine without other requests where no load was asked for.
+
+    The sequences that fit are those of one replica, or of one of its ranks of attention, where there are several.
+    """
     if key == "ttft_s" and any(note.code == "serve.unloaded" for note in estimate.notes):
         return "first token, idle"
+    if key == "max_sequences":  # Of one of them, of which the whole load fills all.
+        for degree, said in (("attention_dp", "each rank"), ("dp", "each replica")):
+            if estimate.question.get(degree, "1") != "1":
+                return said
     return MEANINGS.get(key, "")
 
 

@@ -264,7 +264,10 @@ def _source_of_all(item: Schema) -> str | None:
 def _laid_out(
     names: Sequence[str], heads: Sequence[str], cells: Sequence[Mapping[str, tuple[str, bool]]], width: int
 ) -> Iterator[str]:
-    """Records as a table; where that is too wide, few of them as columns, and many with what is usual said once."""
+    """Records as a table; where that is too wide, few of them as columns, and many with what is usual said once.
+
+    Many records whose figures alone are too wide have a paragraph each.
+    """
     texts = [{head: cell[0] for head, cell in row.items()} for row in cells]
     figures = {head for head in heads if all(row[head][1] for row in cells if head in row)}
     lines = _lines(names, heads, texts, figures)
@@ -273,6 +276,10 @@ def _laid_out(
     elif len(names) <= _MANY:
         by_head = [(head, [row.get(head, "") for row in texts]) for head in heads]
         yield from side_by_side_text(names, by_head, Look(width)).rstrip("\n").splitlines()
+    elif any(len(line) > width for line in _lines(names, [head for head in heads if head in figures], texts, figures)[1:]):
+        for name, row in zip(names, texts, strict=True):
+            said = ", ".join(f"{head} {row[head]}" for head in heads if head in row)
+            yield from wrap(f"{name}: {said}" if said else name, width, "  ", "      ")
     else:
         usual = {head: _usual([row.get(head, "") for row in texts]) for head in heads if head not in figures}
         said = ", ".join(f"{head} {word}" for head, word in usual.items() if word)
