@@ -217,7 +217,7 @@ def status(
 
         rows = [age_row(one) for one in found]
         sys.stdout.write(stacked(age_heads(days), rows, AGE_ALIGNED, look_of(sys.stdout)))
-        print(age_summary(found, days), file=sys.stderr)
+        say(age_summary(found, days))
 
 
 app.add_typer(importer, name="import")
