@@ -54,7 +54,7 @@ def rl_rules(plan: RlPlan) -> Iterator[Rule]:
         all_of_them % batch == 0,
         lambda: Problem(
             "rl.batch",
-            f"global batch {batch:.12g} does not divide the {all_of_them} responses of a step ({plan.prompts} prompts x {plan.group})",
+            f"global batch {batch:g} does not divide the {all_of_them} responses of a step ({plan.prompts} prompts x {plan.group})",
             f"use a global batch of {all_of_them}, or a part of it",
         ),
     )
