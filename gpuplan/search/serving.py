@@ -378,9 +378,13 @@ def _answered(
             made = made.replaced(figures=beside_means(made.figures, made.loaded.steady))
         notes += percentile_notes(made)
     elif ask.batch is not None and plan.batch * p.dp != ask.batch:
-        counted = f"{plan.batch * p.dp:.12g}"
-        text = f"a batch of {ask.batch:,} is no whole share of {p.dp:g} replicas: {counted} are counted, the same on each"
-        notes.append(Note("serve.uneven", text, f"--batch {counted} says so itself; fewer are had with a smaller --dp"))
+        text = (
+            f"a batch of {ask.batch:,} is no whole share of {p.dp:g} replicas: {plan.batch * p.dp:.12g} are counted,"
+            " the same on each"
+        )
+        notes.append(
+            Note("serve.uneven", text, f"--batch {plan.batch * p.dp:.12g} says so itself; fewer are had with a smaller --dp")
+        )
     if plan.load is None and running < plan.batch:
         asked["running"] = f"{running * p.dp:.12g}"
         whose = "replicas" if p.attention_dp == 1 else "ranks of attention"
