@@ -15,6 +15,7 @@ from gpuplan.cli import options as o
 from gpuplan.cli.complaint import say
 from gpuplan.cli.help import Command, Group
 from gpuplan.errors import Problem, UsageError, did_you_mean
+from gpuplan.units import so_many
 
 if TYPE_CHECKING:
     from gpuplan.prices.importer import ImportOutcome, ImportRequest
@@ -54,6 +55,8 @@ Provider: TypeAlias = Annotated[
 Regions: TypeAlias = Annotated[o.Texts, Option("--region", metavar="NAME", help="Only this region of the provider; repeatable")]
 Strict: TypeAlias = Annotated[bool, Option("--strict", help="Whatever is odd is an error (exit 2), and nothing is written")]
 Replace: TypeAlias = Annotated[bool, Option("--replace", help="Begin the provider's file anew instead of adding to it")]
+_MANY = 25
+"""A terminal that shows more prices has scrolled the first ones, mostly the cheapest, away."""
 DryRun: TypeAlias = Annotated[bool, Option("--dry-run", help="Say what would be written, and write nothing")]
 
 
@@ -75,6 +78,7 @@ def list_prices(
             " all of them by name",
         ),
     ] = None,
+    limit: Annotated[o.Text, Option("--limit", metavar="N", help="Only the first so many of that order; left out, all")] = None,
     every: Annotated[bool, Option("--all", help="Historical, promotional and doubtful prices too")] = False,
     specs: o.SpecsDirs = None,
     json: o.Json = False,
@@ -84,11 +88,12 @@ def list_prices(
     """What does an hour of an instance cost, and of one of its accelerators, where, since when, and who says so?
 
     Examples:
-      gpuplan prices list h100 --kind on_demand
+      gpuplan prices list h100 --kind on_demand --limit 10
       gpuplan prices list aws p5.48xlarge --kind spot
       gpuplan prices list gcp --region us-central1 --csv
     """
     from gpuplan.cli.answer import form_of
+    from gpuplan.plan.read import count
     from gpuplan.prices.on_record import ORDERS, in_order, select_prices
     from gpuplan.render.prices import PRICE_ALIGNED, PRICE_HEADS, price_record, price_row
 
@@ -97,7 +102,9 @@ def list_prices(
     if sort not in ORDERS:
         raise UsageError(Problem("usage.word", f"--sort {sort}: no such order", f"use {', '.join(ORDERS[:-1])} or {ORDERS[-1]}"))
     kind = kind_of_price(kind) if kind is not None else None
-    rows = in_order(select_prices(_catalog(specs), words or (), kind=kind, region=region, every_status=every), sort)
+    most = None if limit is None else count("limit", limit)
+    found = in_order(select_prices(_catalog(specs), words or (), kind=kind, region=region, every_status=every), sort)
+    rows = found[:most]
     if form == "json":
         print(jsonlib.dumps([price_record(row) for row in rows], indent=2, ensure_ascii=False))
     elif form == "csv":
@@ -117,6 +124,10 @@ def list_prices(
         cells = [[price_row(row)[at] for at in kept] for row in rows]
         heads, aligned = [PRICE_HEADS[at] for at in kept], "".join(PRICE_ALIGNED[at] for at in kept)
         sys.stdout.write(stacked(heads, cells, aligned, look_of(sys.stdout)))
+        if len(rows) < len(found):
+            say(f"note: the first {len(rows):,} of {so_many(len(found), 'price')}")
+        elif len(rows) > _MANY and sys.stdout.isatty():
+            say(f"note: {so_many(len(rows), 'price')}; `--limit 10` shows the first ten, `--kind on_demand` one kind alone")
 
 
 @app.command(cls=Command)
@@ -157,7 +168,8 @@ def check(
     if json:
         sys.stdout.write(findings_json(found))
     else:
-        sys.stderr.write(findings_text(found))
+        for line in findings_text(found).splitlines():
+            say(line)
         print(summary(found), file=sys.stderr if found.findings else sys.stdout)
     return int(Exit.USAGE) if found.count("error") or (strict and found.findings) else None
 
@@ -205,7 +217,7 @@ def status(
 
         rows = [age_row(one) for one in found]
         sys.stdout.write(stacked(age_heads(days), rows, AGE_ALIGNED, look_of(sys.stdout)))
-        print(age_summary(found, days), file=sys.stderr)
+        say(age_summary(found, days))
 
 
 app.add_typer(importer, name="import")

@@ -11,6 +11,7 @@ from typing import Annotated
 from typer import Argument, Option, Typer
 
 from gpuplan.cli import options as o
+from gpuplan.cli.complaint import say
 from gpuplan.cli.help import Command
 from gpuplan.errors import Exit, Problem, UsageError, did_you_mean
 
@@ -106,7 +107,8 @@ def check(
         sys.stdout.write(findings_github(found))
         print(summary(found))
     else:
-        sys.stderr.write(findings_text(found))
+        for line in findings_text(found).splitlines():
+            say(line)
         print(summary(found), file=sys.stderr if found.findings else sys.stdout)
     failed = found.count("error") or (strict and found.findings)
     return int(Exit.USAGE) if failed else None

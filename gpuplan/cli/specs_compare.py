@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option, Typer
 
@@ -14,6 +14,9 @@ from gpuplan.cli.complaint import say
 from gpuplan.cli.help import Command
 from gpuplan.cli.specs import open_catalog
 from gpuplan.errors import Problem, UnknownError, UsageError, did_you_mean
+
+if TYPE_CHECKING:
+    from gpuplan.specs.catalog import Catalog
 
 app = Typer(add_completion=False, rich_markup_mode=None)
 
@@ -69,6 +72,7 @@ def side_by_side(
         hint += f"`gpuplan compare serve {command}`"
         raise UsageError(Problem("usage.no-such-option", f"`{odd[0]}` means nothing between names of accelerators", hint))
     catalog = open_catalog(folders)
+    words = [one for word in words for one in _apart(word, catalog)]
     made = []
     for word in dict.fromkeys(words):
         try:
@@ -99,6 +103,20 @@ def side_by_side(
         sys.stdout.write(render.accelerators_plain(made, worths))
     else:
         sys.stdout.write(render.accelerators_text(made, worths, look_of(sys.stdout)))
+
+
+def _apart(word: str, catalog: Catalog) -> list[str]:
+    """The names in a word with commas between, as `--on` takes several; a name that has commas itself stays one."""
+    from gpuplan.specs.accelerator import Accelerator
+
+    parts = [part for one in word.split(",") if (part := one.strip())]
+    if len(parts) <= 1:
+        return [word]
+    try:
+        catalog.load_noted(Accelerator, word)
+    except UnknownError:
+        return parts
+    return [word]
 
 
 def _own_prices(prices: Sequence[str], known: Mapping[str, str]) -> dict[str, float]:

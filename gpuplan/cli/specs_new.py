@@ -37,7 +37,9 @@ def new(
     from datetime import date
 
     from gpuplan.files.write import write_all
+    from gpuplan.render.text import look_of, wrap
     from gpuplan.specs.draft import new_file
+    from gpuplan.units import so_many
 
     made = new_file(kind, name, date.today().isoformat())
     if out is None:
@@ -46,4 +48,5 @@ def new(
     path = Path(out) / made.place
     write_all({path: made.text}, force=force)
     left = made.text.count('"?"') - made.text.partition("format: 1")[0].count('"?"')
-    print(f"wrote {path}: {left} values to look up; `gpuplan specs check {out}` says what belongs there")
+    said = f"wrote {path}: {so_many(left, 'value')} to look up; `gpuplan specs check {out}` says what belongs there"
+    print("\n".join(wrap(said, look_of(sys.stdout).width, "", "  ")) if sys.stdout.isatty() else said)

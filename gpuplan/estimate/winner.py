@@ -9,10 +9,13 @@ from gpuplan.formulas.cost import usd_per_s_of_all
 from gpuplan.record import Record
 from gpuplan.term import Term
 
-FASTEST = ("tokens_per_s", "samples_per_s")
-CHEAPEST = ("cost_usd", "cost_usd_per_million_output_tokens")
+FASTEST = ("tokens_per_s", "samples_per_s", "images_per_s", "clips_per_s")
+CHEAPEST = (
+    "cost_usd", "cost_usd_per_million_output_tokens", "cost_usd_per_million_tokens", "cost_usd_per_thousand_images",
+    "cost_usd_per_thousand_clips",
+)  # fmt: skip
 ROOMIEST = ("headroom_bytes",)
-QUICKEST = ("e2e_p99_s", "e2e_s")
+QUICKEST = ("e2e_p99_s", "e2e_s", "latency_s")
 TIED = 0.005
 """As near as two answers must be for neither to be ahead: it would not show in three digits."""
 

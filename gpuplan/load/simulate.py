@@ -10,7 +10,7 @@ from heapq import heapify, heappop, heappush
 import numpy as np
 from numpy.typing import NDArray
 
-from gpuplan.files.progress import tell
+from gpuplan.files.progress import over, tell
 from gpuplan.load.drafts import steps_of
 from gpuplan.load.prefixes import with_shared
 from gpuplan.load.replica import NEVER, Replica
@@ -22,6 +22,8 @@ from gpuplan.plan.words import Router
 from gpuplan.record import Record
 
 Floats = NDArray[np.float64]
+_WORK = "requests of a simulation"
+"""What a terminal calls the work while it lasts."""
 PLACES = 200
 """Moments at which the length of the queue is told."""
 BACKLOG = 0.03
@@ -113,7 +115,10 @@ def simulate(
         rules, shared = with_shared(requests, service.rules)
         service = service.replaced(rules=rules)
     fleet = _Fleet(requests, service, reading, router, seed, shared)
-    fleet.run()
+    try:
+        fleet.run()
+    finally:
+        over(_WORK)  # Else the answer would stand behind the bar, on its line.
     made = fleet.answer(steady_from)
     return made if shared is None else _with_beginnings(made, requests.prefixes, service.rules.pages / pages)
 
@@ -163,7 +168,7 @@ class _Pool:
         """What the router is told of replicas that are done with these, and whoever watches."""
         self._ended += len(requests)
         if self._ended * 50 // len(self.prompt) != (self._ended - len(requests)) * 50 // len(self.prompt):
-            tell("requests of a simulation", self._ended, len(self.prompt))
+            tell(_WORK, self._ended, len(self.prompt))
         if self.router == "least-loaded":
             for at in {self.desk_of[one] for one in requests}:
                 heappush(self._loads, (self.desks[at].outstanding, at))

@@ -140,7 +140,7 @@ def serve_rules(
         plan.read + plan.output <= plan.context,
         lambda: Problem(
             "plan.context",
-            f"prompt {plan.prompt:g}{_shown(plan)} + output {plan.output:g} tokens exceed the context of {plan.context:g}",
+            f"prompt {plan.prompt:.12g}{_shown(plan)} + output {plan.output:.12g} tokens exceed the context of {plan.context:.12g}",
             "use a longer --context or shorter sequences",
         ),
     )
@@ -157,7 +157,7 @@ def serve_rules(
             plan.context <= longest,
             lambda: Problem(
                 "plan.longest",
-                f"a context of {plan.context:g} tokens is beyond the {longest:g} that the engine is set to accept",
+                f"a context of {plan.context:.12g} tokens is beyond the {longest:.12g} that the engine is set to accept",
                 "use shorter sequences or a longer --max-context",
             ),
         )
@@ -166,7 +166,7 @@ def serve_rules(
             plan.context <= positions,
             lambda: Problem(
                 "plan.max-context",
-                f"a context of {plan.context:g} tokens exceeds the {positions} positions that the model learned",
+                f"a context of {plan.context:.12g} tokens exceeds the {positions} positions that the model learned",
                 f"use --context {positions} or less",
             ),
         )

@@ -157,7 +157,7 @@ def train_rules(plan: TrainPlan, shape: Shape) -> Iterator[Rule]:
         plan.global_batch % maximum(plan.micro_batch, 1.0) == 0,
         lambda: Problem(
             "plan.batch-micro",
-            f"global batch {plan.global_batch:g} is not a multiple of micro batch {plan.micro_batch:g}",
+            f"global batch {plan.global_batch:.12g} is not a multiple of micro batch {plan.micro_batch:g}",
             f"use a micro batch of {nearest(float(plan.micro_batch), divisors(int(plan.global_batch)))}",
         ),
     )
@@ -166,7 +166,7 @@ def train_rules(plan: TrainPlan, shape: Shape) -> Iterator[Rule]:
         yield Rule(
             plan.documents <= plan.seq_len,
             lambda: Problem(
-                "plan.documents", f"documents of {plan.documents:g} tokens do not fit into sequences of {plan.seq_len:g}",
+                "plan.documents", f"documents of {plan.documents:.12g} tokens do not fit into sequences of {plan.seq_len:.12g}",
                 "leave --documents out, or make the sequences longer",
             ),
         )  # fmt: skip
@@ -175,7 +175,7 @@ def train_rules(plan: TrainPlan, shape: Shape) -> Iterator[Rule]:
         (plan.global_batch % batch_ranks == 0) | (plan.global_batch % maximum(plan.micro_batch, 1.0) != 0),
         lambda: Problem(
             "plan.batch-divides",
-            f"global batch {plan.global_batch:g} is not a multiple of micro batch {plan.micro_batch:g} x dp {p.dp:g}",
+            f"global batch {plan.global_batch:.12g} is not a multiple of micro batch {plan.micro_batch:g} x dp {p.dp:g}",
             f"use a global batch of {_multiple(float(plan.global_batch), float(batch_ranks))}",
         ),
     )
@@ -218,7 +218,7 @@ def train_rules(plan: TrainPlan, shape: Shape) -> Iterator[Rule]:
         (plan.seq_len % maximum(p.cp * 2, 1.0) == 0) | (p.cp == 1),
         lambda: Problem(
             "plan.cp-sequence",
-            f"cp = {p.cp:g} does not split {plan.seq_len:g} tokens into 2 x cp equal parts (causal load balancing)",
+            f"cp = {p.cp:g} does not split {plan.seq_len:.12g} tokens into 2 x cp equal parts (causal load balancing)",
             f"use cp {nearest(float(p.cp), divisors(gcd(int(plan.seq_len) // 2, shape.ranks)))}",
         ),
     )
@@ -227,7 +227,7 @@ def train_rules(plan: TrainPlan, shape: Shape) -> Iterator[Rule]:
             (plan.seq_len % maximum(p.tp * p.cp, 1.0) == 0) | (p.tp == 1) | (plan.seq_len % maximum(p.cp, 1.0) != 0),
             lambda: Problem(
                 "plan.sp-sequence",
-                f"sequence parallelism wants {plan.seq_len:g} tokens to be a multiple of tp {p.tp:g} x cp {p.cp:g}",
+                f"sequence parallelism wants {plan.seq_len:.12g} tokens to be a multiple of tp {p.tp:g} x cp {p.cp:g}",
                 f"use --no-sequence-parallel or tp {nearest(float(p.tp), _splitting(plan, shape))}",
             ),
         )

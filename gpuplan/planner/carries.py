@@ -48,6 +48,10 @@ def carries(goal: PlanCarriesAsk, run: ServeAsk, library: Library) -> Carried:
     if run.model != ANY:
         refuse_reader(run, library)
     promise, notes = promised(goal)
+    if promise.percent is not None:
+        what = f"--p {promise.percent:g}: of what a fleet carries the mean is told"
+        hint = "leave --p out; `gpuplan serve` with --rate and --simulate, and `gpuplan plan serve`, tell percentiles"
+        raise UsageError(Problem("plan.percent", what, hint))
     per_user = PER_USER if goal.requests_per_user is None else goal.requests_per_user
     limits = limits_of(promise)
     if run.model == ANY:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
 from gpuplan.errors import Problem, UsageError
 from gpuplan.record import Record
 
+_PERCENTILE = re.compile(r"_p(\d+)_s$")
 NAMES = ("ttft", "tpot", "e2e")
 
 
@@ -41,7 +43,7 @@ class Promise(Record, kw_only=True):
         """
         missing = [key for key in self.limits if key not in figures]
         if missing:
-            known = sorted({key.split("_")[1][1:] for key in figures if key.split("_")[1:2] and key.split("_")[1][:1] == "p"})
+            known = sorted({found[1] for key in figures if (found := _PERCENTILE.search(key))})
             hint = f"promise it of {', '.join(known)} in a hundred" if known else "leave --p out: it is kept in the mean"
             raise UsageError(Problem("plan.percent", f"{', '.join(missing)}: no estimate tells that", hint))
         return {key: figures[key].value for key in self.limits}

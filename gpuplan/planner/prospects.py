@@ -341,7 +341,11 @@ class Search:
         """That no machine holds the model."""
         looked = so_many(self.candidates, "machine", " with a count that was", " with a count that were")
         what = f"{self.run.model} fits on none of the {looked} looked at"
-        return InfeasibleError(Problem("plan.too-large", what, "allow more with --max-count, or --offload optimizer,params"))
+        if self.candidates == 1:
+            what = f"{self.run.model} does not fit on the one machine with a count that was looked at"
+        # `8xh100` is eight of them, whatever else is allowed.
+        more = "name more or larger ones with --on" if all(one.fixed for one in self.machines) else "allow more with --max-count"
+        return InfeasibleError(Problem("plan.too-large", what, f"{more}, or --offload optimizer,params"))
 
 
 def _first_of_each(order: Iterable[Prospect]) -> list[Prospect]:

@@ -235,10 +235,10 @@ class Search:
         wrong = next(iter(self.refused.values()), None)
         if wrong is not None and not self.seen:
             return wrong
-        what = (
-            f"{self.run.model} does not fit for reinforcement learning on any of {so_many(len(self.seen), 'machine')} with a count"
-        )
-        hint = "a larger --max-count, adapters (--lora), or --idle host need less of each accelerator"
+        looked = "the one machine" if self.candidates == 1 else f"any of {so_many(self.candidates, 'machine')}"
+        what = f"{self.run.model} does not fit for reinforcement learning on {looked} with a count"
+        more = "more or larger ones with --on" if all(one.fixed for one in self.machines) else "a larger --max-count"
+        hint = f"{more}, adapters (--lora), or --idle host need less of each accelerator"
         return InfeasibleError(Problem("plan.too-large", what, hint))
 
 

@@ -332,7 +332,11 @@ class _Answer:
                 return apart.error
         looked = so_many(self.search.candidates, "machine", " that was", " that were")
         what = f"{self.want.run.model} fits on none of the {looked} looked at"
-        return InfeasibleError(Problem("plan.too-large", what, "allow more with --max-count, or fewer bits with --lowest-bits 4"))
+        if self.search.candidates == 1:
+            what = f"{self.want.run.model} does not fit on the one machine that was looked at"
+        fixed = all(one.fixed for one in self.search.machines)
+        more = "name more or larger ones with --on" if fixed else "allow more with --max-count"
+        return InfeasibleError(Problem("plan.too-large", what, f"{more}, or fewer bits with --lowest-bits 4"))
 
 
 def _more(parts: int) -> Iterator[int]:

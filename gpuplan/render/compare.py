@@ -23,6 +23,8 @@ _TELLING = 0.02
 """An input that moves the answer by less is not told."""
 _FAR_APART = 1000.0
 """Values of a row so many times apart are shown each in its own unit."""
+_MADE = ("a sample", "an image", "a clip")
+"""What a rate counts, where that is no token."""
 NO_PRICE, NONE = "no price", "–"
 """What stands in an empty cell; `empty_cells` says why."""
 
@@ -121,7 +123,7 @@ def empty_cells(made: Sequence[Standing], shown_keys: Collection[str] | None = N
     lines = [f"{NO_PRICE} ({', '.join(names)}): {text}" for text, names in found.items()]
     keys = [{*one.answer.figures} & {*(shown_keys or one.answer.figures)} for one in made if one.answer is not None]
     if keys and any(key not in mine and not is_money(key) for mine in keys for key in set().union(*keys)):
-        lines.append(f"{NONE}: a figure that the plan or engine of that answer does not have")
+        lines.append(f"{NONE}: a figure that the plan, engine or load of that answer does not have")
     return lines
 
 
@@ -146,9 +148,9 @@ def _behind(one: Behind | None, telling: Telling) -> list[str]:
         return said
     if abs(one.times - 1) < _SMALLEST:
         return []
-    what = "sample" if "samples" in one.figure else "token"
+    what = next((noun for noun in _MADE if f"{noun.split()[-1]}s_per" in one.figure), "a token")
     against = f" against {one.best}" if telling.against else ""
-    said = [f"{_signed(one.times - 1)} time for a {what}{against}: {parts}"] if parts else []
+    said = [f"{_signed(one.times - 1)} time for {what}{against}: {parts}"] if parts else []
     alone = [put for put in one.inputs if (put.times - 1) * (one.times - 1) > 0 and abs(put.times - 1) >= _TELLING][
         : telling.inputs
     ]

@@ -44,6 +44,8 @@ _WHY, _PRICES, _CHOSEN = 2, 3, 4
 """What finds room before what."""
 
 
+_SAME = {"images_per_s": "images_per_hour", "clips_per_s": "clips_per_hour"}
+"""Rates that stand on a screen by the hour."""
 _Row = tuple[str, list[str], list[str]]
 """A heading, and for each answer a value and its range."""
 
@@ -102,7 +104,10 @@ def _keys(made: Sequence[Standing]) -> list[str]:
     """The figures that are compared: what decides, and the six of the first answer."""
     answers = [one.answer for one in made if one.answer is not None]
     deciding = [next((key for one in answers for key in keys if key in one.figures), None) for keys in (FASTEST, CHEAPEST)]
-    keys = [key for key in (*deciding, *main_figures(answers[0])) if key is not None] if answers else []
+    # What does not fit or keep up has few figures: it does not say which are told of the others.
+    beside = [one for one in answers if one.verdict.fits]
+    deciding = [_SAME.get(key or "", key) for key in deciding]
+    keys = [key for key in (*deciding, *main_figures(answers[0], beside)) if key is not None] if answers else []
     return list(dict.fromkeys(keys))[:6]
 
 

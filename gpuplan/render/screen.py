@@ -100,9 +100,13 @@ def brief(estimate: Estimate) -> str:
     return f"{word}  {said}; {', '.join(facts)}\n" if facts else f"{word}  {said}\n"
 
 
-def main_figures(estimate: Estimate) -> dict[str, Term]:
-    """The six figures that matter most of an answer, or as many as there are."""
-    wanted = [next((key for key in slot if key in estimate.figures), None) for slot in _SLOTS[estimate.task]]
+def main_figures(estimate: Estimate, beside: Sequence[Estimate] = ()) -> dict[str, Term]:
+    """The six figures that matter most of an answer, or as many as there are.
+
+    Of those that stand for each other the one is taken that most of the answers `beside` it have too: a mean where only one of
+    them can tell percentiles.
+    """
+    wanted = [_of_slot(slot, estimate, beside) for slot in _SLOTS[estimate.task]]
     no_more = _NO_MORE if estimate.verdict.fits else _NO_MORE | _OF_ROOM
     wanted = [key for key in wanted if estimate.verdict.fits or key not in _OF_ROOM]
     no_more |= _OF_WORDS if any(key in estimate.figures for key in _OF_SENSES) else frozenset()
@@ -118,6 +122,13 @@ def main_figures(estimate: Estimate) -> dict[str, Term]:
             found[key] = term
             told.add(same)
     return found
+
+
+def _of_slot(slot: Sequence[str], estimate: Estimate, beside: Sequence[Estimate]) -> str | None:
+    """The first figure of a slot that an answer has, or one of the same unit that more of the others have."""
+    there = [key for key in slot if key in estimate.figures]
+    alike = [key for key in there if estimate.figures[key].unit == estimate.figures[there[0]].unit]
+    return max(alike, key=lambda key: sum(key in one.figures for one in beside), default=None)
 
 
 def figure_lines(estimate: Estimate, figures: Mapping[str, Term], look: Look) -> list[str]:
@@ -143,9 +154,16 @@ def figure_lines(estimate: Estimate, figures: Mapping[str, Term], look: Look) ->
 
 
 def meaning(estimate: Estimate, key: str) -> str:
-    """What a figure is; the first token's of a machine without other requests where no load was asked for."""
+    """What a figure is; the first token's of a machine without other requests where no load was asked for.
+
+    The sequences that fit are those of one replica, or of one of its ranks of attention, where there are several.
+    """
     if key == "ttft_s" and any(note.code == "serve.unloaded" for note in estimate.notes):
         return "first token, idle"
+    if key == "max_sequences":  # Of one of them, of which the whole load fills all.
+        for degree, said in (("attention_dp", "each rank"), ("dp", "each replica")):
+            if estimate.question.get(degree, "1") != "1":
+                return said
     return MEANINGS.get(key, "")
 
 

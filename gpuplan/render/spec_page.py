@@ -264,34 +264,42 @@ def _source_of_all(item: Schema) -> str | None:
 def _laid_out(
     names: Sequence[str], heads: Sequence[str], cells: Sequence[Mapping[str, tuple[str, bool]]], width: int
 ) -> Iterator[str]:
-    """Records as a table; where that is too wide, few of them as columns, and many with what is usual said once."""
+    """Records as a table; where that is too wide, few of them as columns, and many with what is usual said once.
+
+    Many records whose figures alone are too wide have a paragraph each.
+    """
     texts = [{head: cell[0] for head, cell in row.items()} for row in cells]
     figures = {head for head in heads if all(row[head][1] for row in cells if head in row)}
     lines = _lines(names, heads, texts, figures)
     if all(len(line) <= width for line in lines):
         yield from lines if heads else wrap(", ".join(names), width, "  ")
-        return
-    usual = {head: _usual([row.get(head, "") for row in texts]) for head in heads if head not in figures}
-    kept = _lines(names, [head for head in heads if head not in usual], texts, figures)[1:]
-    if len(names) <= _MANY or any(len(line) > width for line in kept):
+    elif len(names) <= _MANY:
         by_head = [(head, [row.get(head, "") for row in texts]) for head in heads]
         yield from side_by_side_text(names, by_head, Look(width)).rstrip("\n").splitlines()
-        return
-    said = ", ".join(f"{head} {word}" for head, word in usual.items() if word)
-    yield from wrap(f"where nothing else stands behind: {said}", width, "  ", "    ")
-    odd = [
-        ", ".join(
-            row.get(head, f"no {head}") or f"no {head}" for head in heads if row.get(head, "") != usual.get(head, row.get(head, ""))
-        )
-        for row in texts
-    ]
-    for line, rest in zip(kept, odd, strict=True):
-        whole = f"{line}  {rest}".rstrip()
-        yield from [whole] if len(whole) <= width else [line, *wrap(rest, width, "      ")]
+    elif any(len(line) > width for line in _lines(names, [head for head in heads if head in figures], texts, figures)[1:]):
+        for name, row in zip(names, texts, strict=True):
+            said = ", ".join(f"{head} {row[head]}" for head in heads if head in row)
+            yield from wrap(f"{name}: {said}" if said else name, width, "  ", "      ")
+    else:
+        usual = {head: _usual([row.get(head, "") for row in texts]) for head in heads if head not in figures}
+        said = ", ".join(f"{head} {word}" for head, word in usual.items() if word)
+        yield from wrap(f"where nothing else stands behind: {said}", width, "  ", "    ")
+        odd = [
+            ", ".join(
+                row.get(head, f"no {head}") or f"no {head}"
+                for head in heads
+                if row.get(head, "") != usual.get(head, row.get(head, ""))
+            )
+            for row in texts
+        ]
+        kept = [head for head in heads if head not in usual]
+        for line, rest in zip(_lines(names, kept, texts, figures)[1:], odd, strict=True):
+            whole = f"{line}  {rest}".rstrip()
+            yield from [whole] if len(whole) <= width else [line, *wrap(rest, width, "      ")]
 
 
 _MANY = 12
-"""More records than this are laid out as columns only where their figures are too many for a line."""
+"""More records than this are never laid out as columns."""
 
 
 def _usual(words: Sequence[str]) -> str | None:

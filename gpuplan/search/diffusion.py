@@ -298,7 +298,7 @@ def _question(ask: ServeAsk | FitAsk, card: DiffusionCard, place: Place, plan: D
             asked["fps"] = f"{plan.fps:g}"
     if isinstance(ask, ServeAsk):
         asked["steps"] = f"{plan.steps:g}"
-    asked |= {"guidance": plan.guidance, "batch": f"{plan.batch:g}", "dp": f"{plan.dp:g}", "offload_components": plan.offload}
+    asked |= {"guidance": plan.guidance, "batch": f"{plan.batch:.12g}", "dp": f"{plan.dp:g}", "offload_components": plan.offload}
     asked |= {name: "true" for name, on in (("vae_slicing", plan.sliced), ("vae_tiling", plan.tiled)) if on}
     return asked | {name: text for name, text in told(ask).items() if name not in (*asked, "task")}
 

@@ -295,8 +295,8 @@ def _answer(
     plan, own = write.plan, read.plan
     asked = {
         "model": write.found.card.id, "on": ask.on, "prefill_on": ask.prefill_on or ask.on, "engine": write.subject.engine.id,
-        "weights": plan.weights, "kv_cache": plan.kv_cache, "prompt": f"{plan.prompt:g}", "output": f"{plan.output:g}",
-        "context": f"{plan.context:g}", "prefill_workers": f"{float(prompts.workers.value):.0f}",
+        "weights": plan.weights, "kv_cache": plan.kv_cache, "prompt": f"{plan.prompt:.12g}", "output": f"{plan.output:.12g}",
+        "context": f"{plan.context:.12g}", "prefill_workers": f"{float(prompts.workers.value):.0f}",
         "decode_workers": f"{float(answers.workers.value):.0f}",
     } | _degrees(plan.parallel, "") | _degrees(own.parallel, "prefill_")  # fmt: skip
     asked |= {name: text for name, text in told(ask).items() if name not in asked}

@@ -212,7 +212,8 @@ def _breaks_first(answer: Estimate, made: ServingFigures, ranks: float) -> tuple
     """What is full of a replica of so many ranks of attention, and the term that says so."""
     passes = answer.find("load.in_pass")
     if made.decode is None and passes is not None and made.whole is not None:
-        return f"whose passes read {float(passes.value):,.3g} sequences each", made.whole.seconds.name
+        count = float(passes.value)
+        return f"whose passes read {count:,.3g} sequence{'' if count == 1 else 's'} each", made.whole.seconds.name
     room = answer.find("load.places")
     limit = float(made.memory.limit.value)
     if room is not None and float(room.value) < limit:

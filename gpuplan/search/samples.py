@@ -194,7 +194,7 @@ def _question(ask: TrainAsk, setting: Setting, place: Place, plan: SamplesPlan) 
         "engine": setting.engine.id,
         "precision": plan.precision,
         "optimizer": plan.optimizer,
-        "global_batch": f"{plan.global_batch:g}",
+        "global_batch": f"{plan.global_batch:.12g}",
         "micro_batch": f"{plan.micro_batch:g}",
         "dp": f"{plan.dp:g}",
         "zero_stage": str(plan.zero_stage),

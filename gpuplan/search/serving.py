@@ -232,7 +232,7 @@ def long_context(subject: Subject, plan: ServePlan) -> tuple[Note, ...]:
     limit = subject.arch.max_context
     if limit is None or plan.context <= limit:
         return ()
-    text = f"a context of {plan.context:g} tokens is beyond the {limit} that the model was made for"
+    text = f"a context of {plan.context:.12g} tokens is beyond the {limit} that the model was made for"
     how = f"its positions must be scaled, as YaRN does with a factor of {plan.context / limit:.3g}; short answers may suffer"
     return (Note("serve.long-context", text, how),)
 
@@ -307,8 +307,8 @@ def _chosen(
         made.append(Choice("draft_tokens", f"{drafts.draft_tokens:g}", "most tokens a second at this rate of acceptance"))
     if ask.batch is None and plan.load is None and not any(one.name == "batch" for one in before):
         whose = "replica" if p.attention_dp == 1 else "rank of attention"
-        each = f"sequences a {whose}" if p.dp == 1 else f"{plan.batch:g} sequences a {whose}"
-        made.append(Choice("batch", f"{plan.batch * p.dp:g}", f"{each}: of what the cache holds and the engine runs"))
+        each = f"sequences a {whose}" if p.dp == 1 else f"{plan.batch:.12g} sequences a {whose}"
+        made.append(Choice("batch", f"{plan.batch * p.dp:.12g}", f"{each}: of what the cache holds and the engine runs"))
     return [*before, *made]
 
 
@@ -354,8 +354,10 @@ def _answered(
         "weights": plan.weights,
     } | ({"kv_cache": plan.kv_cache} if found.card.architecture.remembers else {})
     if task == "serve":
-        asked |= {"prompt": f"{plan.prompt:g}"} | ({"output": f"{plan.output:g}"} if found.card.architecture.generates else {})
-    asked |= {"context": f"{plan.context:g}"} | ({"batch": f"{plan.batch * p.dp:g}"} if plan.load is None else {})
+        asked |= {"prompt": f"{plan.prompt:.12g}"} | (
+            {"output": f"{plan.output:.12g}"} if found.card.architecture.generates else {}
+        )
+    asked |= {"context": f"{plan.context:.12g}"} | ({"batch": f"{plan.batch * p.dp:.12g}"} if plan.load is None else {})
     picked = {one.name: one.value for one in chosen}
     named = getattr(ask, "attention_dp", None) is not None or "attention_dp" in picked
     sharing = p.attention_dp if named else 1.0
@@ -377,14 +379,17 @@ def _answered(
         notes += percentile_notes(made)
     elif ask.batch is not None and plan.batch * p.dp != ask.batch:
         text = (
-            f"a batch of {ask.batch:,} is no whole share of {p.dp:g} replicas: {plan.batch * p.dp:g} are counted, the same on each"
+            f"a batch of {ask.batch:,} is no whole share of {p.dp:g} replicas: {plan.batch * p.dp:.12g} are counted,"
+            " the same on each"
         )
-        notes.append(Note("serve.uneven", text, f"--batch {plan.batch * p.dp:g} says so itself; fewer are had with a smaller --dp"))
+        notes.append(
+            Note("serve.uneven", text, f"--batch {plan.batch * p.dp:.12g} says so itself; fewer are had with a smaller --dp")
+        )
     if plan.load is None and running < plan.batch:
-        asked["running"] = f"{running * p.dp:g}"
+        asked["running"] = f"{running * p.dp:.12g}"
         whose = "replicas" if p.attention_dp == 1 else "ranks of attention"
         each = f" ({running:g} on each of {p.dp:g} {whose})" if p.dp != 1 else ""
-        text = f"the caches hold {running * p.dp:g} of the {plan.batch * p.dp:g} sequences at once{each}: the others wait"
+        text = f"the caches hold {running * p.dp:.12g} of the {plan.batch * p.dp:.12g} sequences at once{each}: the others wait"
         notes.append(Note("serve.queues", text, "the figures are those of the sequences that run"))
     notes += _states(made.memory)
     if task == "serve":

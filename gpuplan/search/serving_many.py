@@ -164,6 +164,6 @@ def _question(plan: ServePlan, index: int) -> Mapping[str, str]:
     """The numbers of a plan in words."""
 
     def one(value: Any) -> str:
-        return f"{float(np.asarray(value)[index]) if np.ndim(value) else float(value):g}"
+        return f"{float(np.asarray(value)[index]) if np.ndim(value) else float(value):.12g}"
 
     return {"prompt": one(plan.prompt), "output": one(plan.output), "batch": one(plan.batch * plan.parallel.dp)}

@@ -394,9 +394,9 @@ def question_of(ask: TrainAsk, found: Found, plan: TrainPlan) -> dict[str, str]:
         "engine": found.subject.engine.id,
         "precision": plan.precision,
         "optimizer": plan.optimizer,
-        "seq_len": f"{plan.seq_len:g}",
+        "seq_len": f"{plan.seq_len:.12g}",
         **({"mtp": f"{plan.mtp:g}"} if plan.mtp else {}),
-        "global_batch": f"{plan.global_batch:g}",
+        "global_batch": f"{plan.global_batch:.12g}",
         "micro_batch": f"{plan.micro_batch:g}",
     }
     asked |= {name: f"{getattr(p, name):g}" for name in ("tp", "pp", "dp", "cp", "ep", "vpp")}

@@ -115,8 +115,8 @@ def _answer(
     said = [_said(piece, memory) for piece, memory in zip(pieces, made.memory, strict=True)]
     question = {
         "model": first.found.card.id, "on": ask.on, "accelerators": " + ".join(_counted([one.name for one in pieces])),
-        "engine": first.subject.engine.id, "weights": plan.weights, "kv_cache": plan.kv_cache, "prompt": f"{plan.prompt:g}",
-        "output": f"{plan.output:g}", "context": f"{plan.context:g}", "batch": f"{plan.batch:g}", "split": "; ".join(said),
+        "engine": first.subject.engine.id, "weights": plan.weights, "kv_cache": plan.kv_cache, "prompt": f"{plan.prompt:.12g}",
+        "output": f"{plan.output:.12g}", "context": f"{plan.context:.12g}", "batch": f"{plan.batch:.12g}", "split": "; ".join(said),
     }  # fmt: skip
     question |= {name: text for name, text in told(ask).items() if name not in (*question, "task")}
     memories = [
@@ -134,7 +134,7 @@ def _answer(
     if ask.engine is None:
         chosen.append(Choice("engine", first.subject.engine.id, "it shares layers out over unlike accelerators"))
     if ask.batch is None:
-        chosen.append(Choice("batch", f"{plan.batch:g}", "of what the caches of all hold and the engine runs"))
+        chosen.append(Choice("batch", f"{plan.batch:.12g}", "of what the caches of all hold and the engine runs"))
     notes = {note.text: note for one in whole for note in one.found.notes if not note.code.startswith("target.")}
     turns = "each token passes one accelerator after the other: a second one gives room, and no pace"
     notes[turns] = Note("serve.in-turn", turns)

@@ -265,6 +265,10 @@ h100 memory bandwidth
     specs show h100
 b200 tflops fp8
     specs show b200
+how many l4s for 200 embeddings per second with bge-m3
+    serve bge-m3 --on l4 --rate 200/s
+what gpu do i need for bge-m3 at 500 documents per second
+    compare serve bge-m3 --on l4,a10g,h100 --rate 500/s
 cheapest h100 cloud
     prices list h100
 price of a100 on aws

@@ -241,3 +241,29 @@ def test_fit_imports_no_array_library() -> None:
         "print([name for name in ('numpy', 'torch', 'scipy', 'rich') if name in sys.modules])"
     )
     assert out.endswith("\n[]\n")
+
+
+def test_the_sequences_that_fit_say_of_what(call: Call) -> None:
+    """With two replicas 346 run at once where 157 fit: those are of each."""
+    for words, said in ((("l40s",), "at once"), (("2xl40s", "--dp", "2"), "each replica")):
+        line = next(
+            one
+            for one in call("serve", "llama-3.1-8b", "--concurrency", "64", "--on", *words).out.splitlines()
+            if one.startswith("  max sequences")
+        )
+        assert line.endswith(said)
+    ranks = call("serve", "deepseek-v3", "--on", "8xh200", "--attention-dp", "8", "--concurrency", "64").out
+    assert re.search(r"^  max sequences .* each rank$", ranks, re.MULTILINE)
+
+
+def test_a_million_tokens_keep_their_digits(call: Call) -> None:
+    """`context 1.04858e+06` is another number, and none that can be typed back."""
+    for words in (
+        ("serve", "llama-4-scout", "--on", "8xh100", "--weights", "fp8", "--context", "1048576"),
+        ("train", "llama-3.1-8b", "--on", "8xh100", "--seq-len", "1048576"),
+        ("serve", "llama-3.1-8b", "--on", "8xh100", "--prompt", "1048000", "--output", "576"),
+    ):
+        for more in ((), ("--full",)):
+            said = call(*words, *more).out
+            assert "1048576" in said
+            assert "e+0" not in said

@@ -205,3 +205,24 @@ def test_a_model_where_a_command_belongs_is_told_the_command(call: Call) -> None
     said = call("compare", "llama-3.3-70b", "--on", "2xh200,4xl40s", "--rate", "1/s")
     assert said.code == 2
     assert "`gpuplan compare serve llama-3.3-70b --on 2xh200,4xl40s --rate 1/s`" in said.err
+
+
+def test_readers_and_pictures_have_a_cheapest_and_a_fastest(call: Call) -> None:
+    read = call("compare", "serve", "bge-m3", "--on", "l4,t4", "--rate", "40").out
+    assert "cheapest: t4" in read
+    assert "quickest: l4" in read
+    drawn = " ".join(call("compare", "serve", "flux.1-dev", "--on", "4090,h100").out.split())
+    assert drawn.startswith("fastest: h100")
+    assert "cheapest: " in drawn
+    assert "time for an image: denoise" in drawn
+    assert "images per hour" in drawn
+    assert "images/s" not in drawn  # the same once more
+
+
+def test_where_one_answer_tells_no_percentiles_all_are_compared_by_means(call: Call) -> None:
+    """An A100 that may not keep five requests a second has means alone, an H100 both."""
+    said = call("compare", "serve", "llama-3.1-8b", "--on", "h100,a100", "--rate", "5").out
+    assert re.search(r"^  TTFT +[\d.]+ ms \* +[\d.]+ ms \*$", said, re.MULTILINE)
+    assert "p99" not in said
+    assert "Empty cells" not in said
+    assert "TTFT p99" in call("compare", "serve", "llama-3.1-8b", "--on", "h100,2xh100", "--rate", "5").out

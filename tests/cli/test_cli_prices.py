@@ -220,3 +220,13 @@ def test_status_says_what_should_be_read_again(call: Call, tmp_path: Path, monke
     wrong = call("prices", "status", "azzure")
     assert wrong.code == 5
     assert "did you mean `azure`" in wrong.err
+
+
+def test_so_many_of_a_list_of_prices(call: Call) -> None:
+    whole, first = (json.loads(call("prices", "list", "h100", "--json", *more).out) for more in ((), ("--limit", "3")))
+    assert first == whole[:3]
+    said = call("prices", "list", "h100", "--limit", "3")
+    assert said.err == f"note: the first 3 of {len(whole):,} prices\n"
+    assert call("prices", "list", "h100", "--kind", "spot").err == ""  # a pipe has them all
+    wrong = call("prices", "list", "h100", "--limit", "0")
+    assert (wrong.code, wrong.err) == (2, "error: --limit 0: a whole number of at least 1 is wanted\n")

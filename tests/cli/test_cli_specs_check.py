@@ -12,6 +12,7 @@ from gpuplan.check.examine import RULES
 from gpuplan.errors import Exit
 from gpuplan.specs.catalog import shipped_folder
 from tests.cli.cli_calls import Call
+from tests.cli.on_terminal import on_a_terminal
 
 H100 = "accelerators/nvidia/h100-sxm-80gb.yaml"
 AWS = "prices/aws/aws-p5.yaml"
@@ -156,3 +157,13 @@ def test_wrong_words(call: Call) -> None:
     assert "did you mean `sparse-rate`" in call("specs", "check", "--select", "sparse-rat").err
     assert "no format `gitlab`" in call("specs", "check", "--format", "gitlab").err
     assert call("specs", "check", "--json", "--format", "github").code == Exit.USAGE
+
+
+def test_findings_and_drafts_keep_to_the_width_of_a_terminal(tmp_path: Path) -> None:
+    wrote, code = on_a_terminal("specs", "new", "price", "acme", "--out", str(tmp_path))
+    assert code == 0
+    found, code = on_a_terminal("specs", "check", str(tmp_path))
+    assert code == Exit.USAGE
+    for line in (wrote + found).splitlines():
+        assert len(line) <= 80 or str(tmp_path) in line, line  # a long path stays whole
+    assert "[spec.fill-in]" in found

@@ -160,3 +160,14 @@ def test_bad_rooflines(call: Call, words: list[str], code: int, message: str) ->
     said = call("specs", "roofline", *words)
     assert said.code == code
     assert message in said.err
+
+
+def test_names_with_commas_between_are_several(call: Call) -> None:
+    assert (
+        call("specs", "compare", "h100-sxm-80gb,h200-sxm-141gb").out
+        == call("specs", "compare", "h100-sxm-80gb", "h200-sxm-141gb").out
+    )
+    assert call("compare", "l4, t4").out == call("compare", "l4", "t4").out
+    wrong = call("specs", "compare", "l4,no-such-part")
+    assert wrong.code == 5
+    assert "no accelerator is called `no-such-part`" in wrong.err

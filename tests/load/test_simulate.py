@@ -9,6 +9,7 @@ from typing import Literal, get_args
 import numpy as np
 import pytest
 
+from gpuplan.files.progress import watching
 from gpuplan.load.pace import OneRank
 from gpuplan.load.requests import Lengths, Requests, burst, closed, open_loop
 from gpuplan.load.rules import Rules
@@ -257,3 +258,20 @@ def test_single_steps_are_those_of_the_table() -> None:
         prompts = 1 if tokens else 0
         table = lines().times.seconds(tokens, keys, rows, context, prompts=prompts)
         assert lines().step(tokens, keys, prompts, rows, context) == pytest.approx(float(table), rel=1e-9)
+
+
+def test_progress_is_over_before_the_answer() -> None:
+    """Else the answer would be written behind the bar, on its line."""
+    told: list[str] = []
+
+    class Listener:
+        def told(self, what: str, done: float, total: float | None) -> None:
+            told.append("told")
+
+        def over(self, what: str) -> None:
+            told.append("over")
+
+    with watching(Listener()):
+        simulate(open_loop(8.0, 120, PROMPT, OUTPUT, seed=2), lines(), BASE)
+    assert told[-1] == "over"
+    assert "told" in told

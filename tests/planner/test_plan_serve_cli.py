@@ -301,3 +301,10 @@ def test_a_model_that_only_reads_is_told_what_to_ask(call: Call, words: tuple[st
     assert "bge-m3 only reads" in said.err
     asked = said.err.split("`gpuplan ")[1].split("`")[0]
     assert call(*asked.split()).code == 0
+
+
+def test_percentiles_of_what_a_fleet_carries_are_not_told(call: Call) -> None:
+    said = call("plan", "carries", "llama-3.1-8b", "--on", "l40s", "--ttft", "1s", "--p", "95")
+    assert said.code == 2
+    assert said.err.startswith("error: --p 95: of what a fleet carries the mean is told\n")
+    assert "leave --p out" in said.err

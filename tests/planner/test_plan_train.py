@@ -328,3 +328,12 @@ def test_a_price_without_a_day_wins_nothing_unless_named(library: Library) -> No
     assert named.machines
     assert not any(one.dated for one in named.machines)
     assert any(not one.dated for one in places(asked(on=None), run_of(), library, priced=False, training=True).machines)
+
+
+def test_a_machine_that_is_counted_is_not_told_to_allow_more(library: Library) -> None:
+    with pytest.raises(InfeasibleError, match="does not fit on the one machine") as found:
+        plan_train(asked(on="8xt4"), run_of(model="llama-3.1-405b"), library)
+    assert (found.value.problems[0].hint or "").startswith("name more or larger ones with --on")
+    with pytest.raises(InfeasibleError) as open_count:
+        plan_train(asked(on="t4", max_count=1), run_of(model="llama-3.1-405b"), library)
+    assert (open_count.value.problems[0].hint or "").startswith("allow more with --max-count")

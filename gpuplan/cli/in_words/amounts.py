@@ -22,7 +22,7 @@ _UNITS = {
     "d": "d",
 }
 _TIME = r"(?:ms|milliseconds?|s|secs?|seconds?)"
-_RATES = r"(?:requests?|reqs?|queries|prompts|calls|rps|qps)"
+_RATES = r"(?:requests?|reqs?|queries|prompts|calls|rps|qps|embeddings|documents|passages|chunks)"
 _LENGTH = r"(?:[ -]?(?:len(?:gth)?|window|size))?"
 _PARALLEL = r"(?:concurrent|simultaneous|parallel)"
 _ANSWERS = r"(?:outputs?|answers?|responses?|completions?)"

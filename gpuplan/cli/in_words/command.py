@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from gpuplan.cli.in_words.amounts import amounts
 from gpuplan.cli.in_words.fillers import FILLER, makers, unheard
-from gpuplan.cli.in_words.names import Named, is_family, is_pictures, named
+from gpuplan.cli.in_words.names import Named, is_family, is_pictures, named, only_reads
 from gpuplan.cli.in_words.pasted import pasted
 from gpuplan.cli.in_words.spoken import plainer
 from gpuplan.cli.in_words.unnamed import memory_alone, unnamed, without_host
@@ -79,6 +79,8 @@ _LOADS = frozenset(("users", "rate", "concurrency"))
 _OTHERWISE = {"users": "concurrency", "weights": "precision", "context": "seq_len"}
 """What an amount is called where a command has no option of its name."""
 _USUAL_RANK = "16"
+_FOR_READERS = ("l4", "a10g", "h100")
+"""Whose rates are compared where a question about an embedder or reranker names no machine."""
 _EXAMPLE = "llama-3.1-8b"
 
 
@@ -169,6 +171,10 @@ def _command(text: str, given: Mapping[str, str], names: Named, size: int) -> Me
     if own:
         given = {name: value for name, value in given.items() if name != "host_memory"}
     command = _kind(text, given, names, training)
+    if command in ("plan serve", "plan carries") and only_reads(names.model):
+        # Fleets are compared for models that make tokens; of others a machine says how many replicas keep what comes.
+        command = "serve" if len(names.places) == 1 else "compare serve"
+        names = names if names.places else names._replace(places=_FOR_READERS)
     options, left = _options(command, given, training=training, adapted=adapted)
     family, words = _family(command, names)
     of = names.model or (_EXAMPLE if command == "compare serve" else "")

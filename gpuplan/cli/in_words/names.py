@@ -220,6 +220,21 @@ def is_pictures(model: str) -> bool:
     return bool(model) and diffusion_path(model) is not None
 
 
+def only_reads(model: str) -> bool:
+    """Whether a model reads and makes no tokens: embedders, rerankers, encoders.
+
+    >>> only_reads("bge-m3"), only_reads("llama-3.1-8b"), only_reads("")
+    (True, False, False)
+    """
+    from gpuplan.errors import GpuplanError
+    from gpuplan.models.catalog import find
+
+    try:
+        return bool(model) and not is_pictures(model) and not find(model, cards_only=True).architecture.generates
+    except GpuplanError:
+        return False
+
+
 def is_family(word: str) -> bool:
     """Whether a word begins the names of cards: `qwen3`, `llama`.
 
