@@ -39,7 +39,8 @@ from tests.golden.test_golden import SCENARIOS, options
 TESTS = Path(__file__).parent
 QUESTIONS = {
     "serve llama-3-8b --on 2xh100 --engine vllm@0.6.1 --prompt 1024 --output 100 --batch 64 --tp 2": "ranks that one of them tells",
-    "serve bge-m3 --on 2xl4 --rate 100 --pp 2": "requests that are read together where several wait",
+    "serve qwen3-embedding-0.6b --on 2xl4 --rate 60 --pp 2": "requests that are read together where several wait",
+    "train mixtral-8x7b --on 64xh100 --capacity-factor 0.5": "tokens that experts drop",
     "serve bge-m3 --on l4 --concurrency 8": "users who are read by turns",
     "serve vit-l-16 --on l4 --rate 5": "pictures that come at a rate",
     "serve llama-4-scout --on 8xh100 --prompt 4000 --output 100 --batch 1": "new tokens that see their chunk",

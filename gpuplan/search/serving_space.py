@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from math import prod
 from typing import Any
 
@@ -121,7 +122,9 @@ def serving_space(want: Want, subject: Subject) -> Space[ServePlan]:
     sharing = [one for one in sharing if any(ranks % (one * first * other) == 0 for first in tp for other in pp)] or [1]
 
     def rules(plan: ServePlan) -> Iterator[Rule]:
-        return serve_rules(plan, shape, subject.arch.positions, generates=subject.arch.generates, can=can)
+        return chain(
+            serve_rules(plan, shape, subject.arch.positions, generates=subject.arch.generates, can=can), _stages(plan, subject)
+        )
 
     def completed(values: Mapping[str, Any]) -> Mapping[str, Any]:
         dp = maximum(floor(ranks / (values["tp"] * values["pp"])), 1.0)
@@ -168,9 +171,10 @@ def serving_space(want: Want, subject: Subject) -> Space[ServePlan]:
 def _divisions(want: Want, shape: Shape, subject: Subject) -> tuple[list[int], list[int]]:
     """The degrees of tensor parallelism and of stages: the user's, or those that the engine is usually run with."""
     splits = subject.engine.serving.splits if subject.engine.serving is not None else ("tp", "pp")
+    staged = "pp" in splits and not _is_whole(subject)
     all_of_them = divisors(shape.ranks)
     tp = [want.tp] if want.tp else all_of_them if "tp" in splits or want.pp else [1]
-    pp = [want.pp] if want.pp else [one for one in all_of_them if one <= shape.layers] if "pp" in splits else [1]
+    pp = [want.pp] if want.pp else [one for one in all_of_them if one <= shape.layers] if staged else [1]
     if not shape.one_split:
         return tp, pp
     return tp if want.tp or (want.pp or 1) == 1 else [1], pp if want.pp or (want.tp or 1) == 1 else [1]
@@ -267,6 +271,20 @@ def _with_sharing(sharing: int, ranks: int, tp: list[int], pp: list[int]) -> tup
     hint = f"use attention-dp {nearest(float(sharing), divisors(max(ranks // least, 1)))}"
     what = f"attention-dp {sharing} does not divide the {ranks} accelerators" + (f" by {least} of each rank" if least > 1 else "")
     raise PlanError(Problem("plan.ranks", what, hint))
+
+
+def _stages(plan: ServePlan, subject: Subject) -> Iterator[Rule]:
+    """What keeps a model from being divided into stages."""
+    if _is_whole(subject):
+        what = f"pp: {subject.engine.id} divides no encoder into stages, and the model is one"
+        problem = Problem("plan.encoder-stages", what, "leave --pp out; --tp cuts its layers, and --dp makes replicas")
+        yield Rule(plan.parallel.pp == 1, lambda: problem)
+
+
+def _is_whole(subject: Subject) -> bool:
+    """Whether the model is an encoder, and the engine one that divides none into stages."""
+    serving = subject.engine.serving
+    return serving is not None and serving.whole_encoders is not None and subject.arch.decoder.kind == "encoder"
 
 
 def _can(subject: Subject) -> frozenset[str]:

@@ -33,7 +33,7 @@ from gpuplan.specs.engine_schedule import (
     VectorDecode,
     WarpExperts,
 )
-from gpuplan.specs.engine_sharing import ContextRanks, SharedExperts
+from gpuplan.specs.engine_sharing import ContextRanks, SharedExperts, WholeEncoders
 from gpuplan.specs.engine_training import TrainingProfile
 from gpuplan.specs.measured_base import MatmulKind
 from gpuplan.specs.quantity import (
@@ -224,6 +224,8 @@ class ServingProfile(Schema):
     """Ranks of attention that share the experts of a replica; None: it has none."""
     decode_cp: ContextRanks | None = None
     """Tensor parallel ranks that share caches along the context; None: it has none."""
+    whole_encoders: WholeEncoders | None = None
+    """That encoders are not divided into stages; None: they are, as decoders."""
     padded_experts: PaddedExperts | None = None
     host_embedding: bool = False
     """Whether the table of input embeddings stays in the memory of a host of its own, unless the head reads it too."""

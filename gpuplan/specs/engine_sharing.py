@@ -48,3 +48,10 @@ class ContextRanks(Schema):
     """What says that the engine has it."""
     latents_alone: bool = False
     """Whether only caches of latents (MLA) are shared so."""
+
+
+class WholeEncoders(Schema):
+    """Encoders of whose layers every accelerator of a replica has a part: none is divided into stages."""
+
+    source: Id
+    """What says so."""

@@ -7,9 +7,12 @@ import random
 import pytest
 
 import gpuplan
+from gpuplan.errors import PlanError
 from gpuplan.formulas.batch_service import latency_at_rate, latency_in_turns, later_stages, usual_pass
 
 MODEL, ON = "bge-m3", "l4"
+STAGED = "qwen3-embedding-0.6b"
+"""Built as a decoder, which every engine divides into stages."""
 
 
 def drawn(rate: float, each: float, start: float, most: int, pp: int = 1, requests: int = 120_000) -> float:
@@ -105,10 +108,10 @@ def test_more_than_is_kept_does_not_keep_up() -> None:
 
 
 def test_two_replicas_keep_twice_as_much_and_stages_take_longer() -> None:
-    one = gpuplan.serve(MODEL, on=ON, rate=10, advise=False)["highest_rate_per_s"].value
-    apart = gpuplan.serve(MODEL, on=f"2x{ON}", rate=10, pp=1, tp=1, advise=False)
+    one = gpuplan.serve(STAGED, on=ON, rate=10, advise=False)["highest_rate_per_s"].value
+    apart = gpuplan.serve(STAGED, on=f"2x{ON}", rate=10, pp=1, tp=1, advise=False)
     assert apart["highest_rate_per_s"].value == pytest.approx(2 * one, rel=0.01)
-    staged = gpuplan.serve(MODEL, on=f"2x{ON}", rate=10, pp=2, tp=1, advise=False)
+    staged = gpuplan.serve(STAGED, on=f"2x{ON}", rate=10, pp=2, tp=1, advise=False)
     assert staged["latency_s"].value > 0.95 * apart["latency_s"].value  # a stage has half of the layers, and there are two
 
 
@@ -127,13 +130,24 @@ def test_a_prompt_of_several_passes_has_all_of_them(prompt: int) -> None:
 @pytest.mark.parametrize("pp", [1, 2])
 def test_users_are_read_no_faster_than_what_is_kept(engine: str, pp: int) -> None:
     """Also by engines whose pipeline drains behind a few passes, or behind each."""
-    kept = gpuplan.serve(MODEL, on=f"2x{ON}", rate=1, pp=pp, tp=1, engine=engine, advise=False)["highest_rate_per_s"].value
-    done = gpuplan.serve(MODEL, on=f"2x{ON}", concurrency=600, pp=pp, tp=1, engine=engine, advise=False)["sequences_per_s"].value
+    kept = gpuplan.serve(STAGED, on=f"2x{ON}", rate=1, pp=pp, tp=1, engine=engine, advise=False)["highest_rate_per_s"].value
+    done = gpuplan.serve(STAGED, on=f"2x{ON}", concurrency=600, pp=pp, tp=1, engine=engine, advise=False)["sequences_per_s"].value
     assert 0.9 * kept < done <= kept * (1 + 1e-9)
 
 
 def test_an_endless_row_of_passes_does_not_drain_a_pipeline() -> None:
-    one = gpuplan.serve(MODEL, on=ON, rate=1, prompt=128, advise=False)["highest_rate_per_s"].value
-    four = gpuplan.serve(MODEL, on=f"4x{ON}", rate=1, prompt=128, pp=4, tp=1, advise=False)["highest_rate_per_s"].value
-    batch = gpuplan.serve(MODEL, on=f"4x{ON}", batch=256, prompt=128, pp=4, tp=1, advise=False)["sequences_per_s"].value
+    one = gpuplan.serve(STAGED, on=ON, rate=1, prompt=128, advise=False)["highest_rate_per_s"].value
+    four = gpuplan.serve(STAGED, on=f"4x{ON}", rate=1, prompt=128, pp=4, tp=1, advise=False)["highest_rate_per_s"].value
+    batch = gpuplan.serve(STAGED, on=f"4x{ON}", batch=256, prompt=128, pp=4, tp=1, advise=False)["sequences_per_s"].value
     assert batch < four < 4 * one
+
+
+def test_vllm_divides_no_encoder_into_stages() -> None:
+    """Its table of models has no pipelines for BERT and its kin; embedders that are built as decoders have them."""
+    made = gpuplan.serve(MODEL, on=f"2x{ON}", rate=200, advise=False)
+    assert (made.question["pp"], made.question["dp"]) == ("1", "2")
+    with pytest.raises(PlanError) as caught:
+        gpuplan.serve(MODEL, on=f"2x{ON}", rate=200, pp=2, advise=False)
+    assert [problem.code for problem in caught.value.problems] == ["plan.encoder-stages"]
+    assert gpuplan.serve("qwen3-embedding-8b", on=f"2x{ON}", pp=2, advise=False).fits
+    assert gpuplan.serve(MODEL, on=f"2x{ON}", engine="llama-cpp", pp=2, advise=False).fits
