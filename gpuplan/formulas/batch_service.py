@@ -7,7 +7,8 @@ from gpuplan.term import DEFINITION, Source, formula
 
 _INOUE = Source(
     "paper", "Queueing Analysis of GPU-Based Inference Servers with Dynamic Batching: A Closed-Form Characterization",
-    "https://arxiv.org/abs/1912.06322", "theorem 2: the mean latency where a pass takes a time that grows in line with its batch",
+    "https://arxiv.org/abs/1912.06322",
+    "3.3, theorem 2, equations 41 and 42: the mean latency where passes take a time in line with their batch",
 )  # fmt: skip
 _BAILEY = Source(
     "paper", "On Queueing Processes with Bulk Service", "https://doi.org/10.1111/j.2517-6161.1954.tb00149.x",

@@ -16,8 +16,10 @@ def passes(model: str, **given: Any) -> tuple[float, float]:
     """Passes of a prompt, and tokens of a pass at most."""
     made = answered("serve", {"model": model, **LOAD, **given}, advise=False, keep=True)
     assert isinstance(made, Estimate)
-    found = [made.find(name) for name in ("load.passes", "engine.max_batched_tokens")]
-    return tuple(0.0 if one is None else float(one.value) for one in found)  # type: ignore[return-value]
+    count, most = made.find("load.passes"), made.find("engine.max_batched_tokens")
+    assert count is not None
+    assert most is not None
+    return float(count.value), float(most.value)
 
 
 @pytest.mark.parametrize(

@@ -39,6 +39,14 @@ def drawn(rate: float, each: float, start: float, most: int, pp: int = 1, reques
     return spent / requests
 
 
+@pytest.mark.parametrize(("busy", "ms"), [(0.3, 4.226), (0.5, 5.902), (0.7, 9.818), (0.8, 14.715), (0.9, 29.408)])
+def test_passes_without_a_limit_take_what_is_published_of_a_v100(busy: float, ms: float) -> None:
+    """Inoue's own fit to a V100, 0.1438 ms an image and 1.8874 ms a batch, as Concourse's manual works it out ("A batch-service
+    model of a GPU inference server with dynamic batching", bound phi); its exact chain has the same from a half on."""
+    found = latency_at_rate(rate=busy / 0.1438, each=0.1438, start=1.8874, most=1e6)
+    assert found == pytest.approx(ms, abs=0.0006)
+
+
 @pytest.mark.parametrize("most", [1, 4, 16, 64])
 @pytest.mark.parametrize("start", [0.0, 0.5, 10.0])
 def test_a_rate_is_the_queue_that_is_drawn(start: float, most: int) -> None:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import gpuplan
+from gpuplan.estimate.result import Change
 from gpuplan.search import changes
 
 CONFIG = {
@@ -22,9 +24,9 @@ def test_nothing_is_looked_for_until_it_is_read_and_then_once(monkeypatch: pytes
     looked = []
     whole = changes.better_changes
 
-    def counted(*given: object, **named: object) -> object:
+    def counted(*given: Any, **named: Any) -> tuple[Change, ...]:
         looked.append(1)
-        return whole(*given, **named)  # type: ignore[arg-type]
+        return whole(*given, **named)
 
     monkeypatch.setattr(changes, "better_changes", counted)
     made = gpuplan.serve("llama-3.1-8b", on="h100")
