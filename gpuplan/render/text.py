@@ -196,9 +196,22 @@ def noted(note: Note) -> str:
     return f"{note.text}; {note.hint}" if note.hint else note.text
 
 
-def known(term: Term) -> bool:
-    """Whether no leaf below a term is assumed."""
-    return all(part.formula is not None or part.source.kind != "assumed" for part in term.walk())
+def known(term: Term, told: dict[int, bool] | None = None) -> bool:
+    """Whether no leaf below a term is assumed.
+
+    Who asks of every term of a graph gives `told`: what was found of each, by its identity, for as long as the graph lives.
+    """
+    if told is None:
+        return all(part.formula is not None or part.source.kind != "assumed" for part in term.walk())
+    todo = [term]
+    while todo:
+        one = todo[-1]
+        untold = [part for _, part in one.args if id(part) not in told]
+        todo += untold
+        if not untold:
+            told[id(one)] = (one.formula is not None or one.source.kind != "assumed") and all(told[id(part)] for _, part in one.args)
+            todo.pop()
+    return told[id(term)]
 
 
 def wrap(text: str, width: int, first: str = "", rest: str | None = None) -> list[str]:

@@ -42,6 +42,8 @@ class _Page:
         self.cited: dict[Source, int] = {}
         self.later: deque[Term] = deque()
         self.waiting: set[int] = set()
+        self.told: dict[int, bool] = {}
+        """Which of the terms rest on nothing assumed."""
 
     def figure(self, key: str, term: Term, ends: tuple[float, float] | None) -> None:
         """A figure with all of its working; what lies too deep follows as lines of their own."""
@@ -76,7 +78,7 @@ class _Page:
         value = float(term.value)
         said = Line(
             name=name, term="" if term.name == name else term.name, value=shown(term.name if level else name, value, term.unit),
-            ends=_ends(name, term, ends), share=share, assumed=not known(term), anchor=anchor,
+            ends=_ends(name, term, ends), share=share, assumed=not known(term, self.told), anchor=anchor,
         )  # fmt: skip
         if term.formula is None:
             origin, source = self._origin(term)
