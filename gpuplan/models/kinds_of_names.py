@@ -148,17 +148,28 @@ def _plain_of_size(name: str) -> str:
 
 def _fits(name: str, patterns: tuple[str, ...], *, whole: bool = False) -> bool:
     """Whether a pattern means the name; `whole`: only one with its owner and without `*` does."""
-    full = "-".join(name.strip().lower().replace("_", "-").split())
+    full, tail = _spelt(name)
     if whole:
         return full in patterns
-    tail = full.rpartition("/")[2].removesuffix(":latest")
     plain, open_ended = _sorted_out(patterns)
-    named = tail in plain or ("/" in full and full in plain)
-    return named or any(fnmatchcase(full if "/" in one else tail, one) for one in open_ended)
+    if tail in plain or ("/" in full and full in plain):
+        return True
+    for begins, one in open_ended:
+        said = full if "/" in one else tail
+        if said.startswith(begins) and fnmatchcase(said, one):
+            return True
+    return False
+
+
+@lru_cache(64)
+def _spelt(name: str) -> tuple[str, str]:
+    """A name as patterns spell it, and without its owner: it is held against some hundreds of entries."""
+    full = "-".join(name.strip().lower().replace("_", "-").split())
+    return full, full.rpartition("/")[2].removesuffix(":latest")
 
 
 @lru_cache(1024)
-def _sorted_out(patterns: tuple[str, ...]) -> tuple[frozenset[str], tuple[str, ...]]:
-    """Patterns that are names as they stand, and those in which a sign stands for anything."""
-    open_ended = tuple(one for one in patterns if set(one) & set("*?["))
-    return frozenset(patterns).difference(open_ended), open_ended
+def _sorted_out(patterns: tuple[str, ...]) -> tuple[frozenset[str], tuple[tuple[str, str], ...]]:
+    """Patterns that are names as they stand, and those in which a sign stands for anything, each behind what it begins with."""
+    open_ended = tuple((re.split(r"[*?\[]", one, maxsplit=1)[0], one) for one in patterns if set(one) & set("*?["))
+    return frozenset(patterns).difference(one for _, one in open_ended), open_ended

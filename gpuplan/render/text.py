@@ -209,7 +209,8 @@ def known(term: Term, told: dict[int, bool] | None = None) -> bool:
         untold = [part for _, part in one.args if id(part) not in told]
         todo += untold
         if not untold:
-            told[id(one)] = (one.formula is not None or one.source.kind != "assumed") and all(told[id(part)] for _, part in one.args)
+            itself = one.formula is not None or one.source.kind != "assumed"
+            told[id(one)] = itself and all(told[id(part)] for _, part in one.args)
             todo.pop()
     return told[id(term)]
 
