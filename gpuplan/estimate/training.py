@@ -12,7 +12,7 @@ from gpuplan.estimate.input import Supply, input_terms, slowed
 from gpuplan.estimate.long_run import Run, run_figures
 from gpuplan.estimate.model_flop import model_flop
 from gpuplan.estimate.pins import as_set
-from gpuplan.estimate.recipe import RecipeTerms, prepared_for_few_bits, training_profile
+from gpuplan.estimate.recipe import SHARDS_WEIGHTS, RecipeTerms, prepared_for_few_bits, training_profile
 from gpuplan.estimate.recomputed import recomputed_flop
 from gpuplan.estimate.step_pricer import StepPricer
 from gpuplan.estimate.subject import Subject, WorkSubject
@@ -191,7 +191,7 @@ def profile_of(engine: Engine, plan: TrainPlan) -> TrainingProfile:
     """How an engine trains, set up as the plan says.
 
     Raises:
-        UsageError: it does not train, compiles nothing, or does not take Liger's kernels.
+        UsageError: it does not train, compiles nothing or does not take Liger's kernels or FSDP.
     """
     how, profile = plan.how, training_profile(engine)
     if how.compiled and profile.compiled is None:
@@ -202,14 +202,19 @@ def profile_of(engine: Engine, plan: TrainPlan) -> TrainingProfile:
         told = f"--liger: {engine.name} does not take Liger's kernels"
         hint = f"leave it out, or name an engine that does: {engines_that(lambda one: one.liger is not None)}"
         raise UsageError(Problem("engine.liger", told, hint))
+    if how.fsdp is not None and profile.fsdp is None:
+        told = f"--fsdp: {engine.name} shares states in one way, which need not be said"
+        hint = f"leave it out, or name an engine that has several: {engines_that(lambda one: one.fsdp is not None)}"
+        raise UsageError(Problem("engine.fsdp", told, hint))
     if plan.precision == "bf16-pure":
         profile = profile.in_16_bits()
     if plan.tuning.frozen and not how.compiled:
         profile = profile.around_adapters()
         how = how.replaced(compiled=None) if profile.adapters.hidden_passes is not None else how
     made = profile.run(
-        compiled=how.compiled, liger=how.liger, whole_loss=plan.saving.chunked_loss is False, overlap=how.overlap,
-        graphs=how.graphs, dispatcher=how.dispatcher, narrow=RECIPES[plan.precision].matmul in ("fp8", "fp4"),
+        compiled=how.compiled, liger=how.liger, fsdp=how.fsdp if plan.parallel.zero_stage == SHARDS_WEIGHTS else None,
+        whole_loss=plan.saving.chunked_loss is False, overlap=how.overlap, graphs=how.graphs, dispatcher=how.dispatcher,
+        narrow=RECIPES[plan.precision].matmul in ("fp8", "fp4"),
     )  # fmt: skip
     if plan.parallel.schedule != "dualpipe" or how.overlap is not None or profile.switched is None:
         return made

@@ -90,6 +90,9 @@ def habits_of(ask: TrainAsk, found: Found) -> Habits:
     if of_adapters(ask) and ask.lora is None and not ask.scales and (known is None or known.lora_rank is None):
         _usual_rank(habits, found)
     _fused_updates(habits, MULTIPLIED in found.subject.hw.peaks)
+    if ask.fsdp is not None and ask.zero_stage is None:
+        habits.ask = habits.ask.replaced(zero_stage=3)
+        habits.chosen.append(Choice("zero_stage", "3", "what FSDP shares", habit=True))
     if known is None:
         return habits
     if known.code is not None:
