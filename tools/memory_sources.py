@@ -47,6 +47,7 @@ HELD = (
     "glm4-finetune", "gx10-llama", "hf-ulysses", "ibm-finetuning-bench", "ms-amp", "ms-swift-examples", "simple-peft-recipe",
     "vocabulary-parallel", "xturing", "zero-bubble",
     "minicpm-v", "soup", "unsloth-tables",
+    "liger-examples", "prime-rl",
 )  # fmt: skip
 """Sources that no residual or range may know, whole: they judge these from outside. One of an earlier day, and those of
 two days, which came in together; once newer ones have judged, these teach."""

@@ -190,6 +190,10 @@ def training_question(row: Row, answers: Answers) -> TrainAsk:
     written = engine is not None and engine.training is not None and engine.training.attention.scores == "written"
     # Whoever runs a fused kernel in an engine that writes the scores out by itself says so.
     fused = made.attention is None and str(row.run.get("attention")).startswith("flash")
+    shared = str(row.run.get("sharding")).lower()
+    if made.zero_stage == 3 and "fsdp" in shared and engine is not None and engine.training is not None and engine.training.fsdp:
+        # Accelerate's default is the first version (FullyShardedDataParallelPlugin, fsdp_version).
+        made = made.replaced(fsdp=2 if "fsdp2" in shared else 1)
     return made.replaced(attention="flash2") if written and fused else made
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from gpuplan.estimate.adapter_time import widening_traffic
 from gpuplan.estimate.packed_time import document_seconds
 from gpuplan.estimate.pricing import alone, no_time
+from gpuplan.estimate.recipe import SHARDS_WEIGHTS
 from gpuplan.estimate.step_pricer import StepPricer
 from gpuplan.formulas.basic import remaining_seconds, repeated_seconds
 from gpuplan.formulas.training import made_again_seconds, shared_count
@@ -36,6 +37,8 @@ def waits_and_again(pricer: StepPricer, key: str, block: BlockWork, device: Term
             f"{at}.recompute", device=device, again=run_again, issue=issue, issue_with_again=with_again
         )
         busy = total(f"{at}.busy", {"device": device, "again": run_again})
+    if (units := unit_seconds(pricer, key, block, again=with_again is not issue)) is not None:
+        found["host"] = total(f"{at}.host_of_all", {"launches": found["host"], "adapters": units})
     if pricer.plan.parallel.zero_stage == 3 and pricer.profile.sharding.hook_host is not None:
         found["idle"] = remaining_seconds.term(f"{at}.idle", whole=with_again, hidden=busy)
     return found
@@ -92,6 +95,19 @@ def hook_seconds(pricer: StepPricer, key: str, block: BlockWork, *, again: bool)
             f"{at}.called", count=often, seconds=habit("gather_host", sharding.gather_host)
         )
     return parts
+
+
+def unit_seconds(pricer: StepPricer, key: str, block: BlockWork, *, again: bool) -> Term | None:
+    """Host time around matrices of adapters that are sharded one by one, which nothing hides; None: there are none."""
+    each, leaves = pricer.profile.sharding.adapter_host, pricer.leaves
+    adapted = len(block.forward.of(Role.ADAPTER_UP).ops)
+    if each is None or not adapted or pricer.plan.parallel.zero_stage != SHARDS_WEIGHTS or not pricer.replicated:
+        return None
+    at = f"layer.{key}.adapter_units"
+    matrices = leaves.times(f"{at}.matrices", leaves(f"{key}.adapted", adapted), count("adapter_matrices"))
+    often = leaves.times(f"{at}.passes", matrices, count("hooked_passes_recomputed" if again else "hooked_passes"))
+    shared = shared_count.term(f"{at}.count", count=often, ranks=pricer.work.dense_shards)
+    return repeated_seconds.term(at, count=shared, seconds=pricer.subject.habit("adapter_unit", each))
 
 
 def call_seconds(pricer: StepPricer, key: str, block: BlockWork, plain: Sourced, *, again: bool) -> Term:

@@ -32,7 +32,11 @@ BOTH_ENDS = Term(
     Source("paper", "DeepSeek-V3 Technical Report", "https://arxiv.org/abs/2412.19437", "table 2: DualPipe, parameters 2x"),
 )  # fmt: skip
 BOTH_BATCHES = Term("work.held_logits", 2.0, "1", Source("definition", "those of the last micro-batch and of this one"))
-_EIGHTH = Term("work.chunked_logits", 1 / 8, "1", Source("assumed", "the loss runs over eight chunks, as torchtune's does"))
+_EIGHTH = Term(
+    "work.chunked_logits", 1 / 8, "1",
+    Source("assumed", "the loss runs over eight chunks, as torchtune's does; others take pieces of some tokens or words, far less"),
+    spread=(1 / 64, 1 / 8),
+)  # fmt: skip
 
 
 def transient_bytes(

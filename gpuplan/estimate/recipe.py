@@ -35,7 +35,7 @@ _SECOND = Term(
     Source("paper", "Decoupled Weight Decay Regularization", "https://arxiv.org/abs/1711.05101", "algorithm 2: two moments"),
 )  # fmt: skip
 
-_SHARDS_WEIGHTS = 3
+SHARDS_WEIGHTS = 3
 """The stage of ZeRO that shares weights, as FSDP does."""
 
 
@@ -57,7 +57,7 @@ def prepared_for_few_bits(plan: TrainPlan) -> bool:
     It is where frozen weights are quantised as they are loaded, unless ranks share them: TRL and PEFT leave a sharded model as it
     is (TRL, models/utils.py, prepare_peft_model: `is_qlora and not is_sharded_qlora`).
     """
-    return plan.tuning.base_weights in QUANTISED_IN_PLACE and plan.parallel.zero_stage < _SHARDS_WEIGHTS
+    return plan.tuning.base_weights in QUANTISED_IN_PLACE and plan.parallel.zero_stage < SHARDS_WEIGHTS
 
 
 def _narrow_gradients(plan: TrainPlan) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
+from typing import Literal, TypeAlias
 
 from gpuplan.errors import Problem, UsageError
 from gpuplan.estimate.as_run import as_run
@@ -12,7 +13,7 @@ from gpuplan.estimate.input import Supply, input_terms, slowed
 from gpuplan.estimate.long_run import Run, run_figures
 from gpuplan.estimate.model_flop import model_flop
 from gpuplan.estimate.pins import as_set
-from gpuplan.estimate.recipe import RecipeTerms, prepared_for_few_bits, training_profile
+from gpuplan.estimate.recipe import SHARDS_WEIGHTS, RecipeTerms, prepared_for_few_bits, training_profile
 from gpuplan.estimate.recomputed import recomputed_flop
 from gpuplan.estimate.step_pricer import StepPricer
 from gpuplan.estimate.subject import Subject, WorkSubject
@@ -37,11 +38,15 @@ from gpuplan.specs.engine_training import TrainingProfile
 from gpuplan.specs.engines_that import engines_that
 from gpuplan.term import USER, Source, Term, total
 from gpuplan.workload.activations import KeepingHabits
-from gpuplan.workload.context import Leaves, Types
-from gpuplan.workload.documents import longest_of, not_padding
+from gpuplan.workload.context import ONE, Leaves, Types
+from gpuplan.workload.documents import longest_of, not_padding, waited_of
 from gpuplan.workload.mtp import own_params
 from gpuplan.workload.training import StepTerms, TrainingWork, training_work
 
+Longest: TypeAlias = Literal["own", "of-ranks"]
+"""Whose longest sample padded sequences are as long as: their own micro-batch's, or that which ranks wait for."""
+GRADIENTS = 2
+"""The stage of ZeRO from which gradients are exchanged in each micro-batch."""
 _TRAINED = Source(
     "derived", "rank x (inputs + outputs) of every adapted matrix of the model, and what else is trained",
     "https://arxiv.org/abs/2106.09685", "4.1",
@@ -76,7 +81,8 @@ class Works:
         self._machines: dict[Hashable, tuple[object, Hardware]] = {}
 
     def step(
-        self, subject: WorkSubject, plan: TrainPlan, *, kernel: AttentionKernel, remakes_attention: bool, longest: bool = False
+        self, subject: WorkSubject, plan: TrainPlan, *, kernel: AttentionKernel, remakes_attention: bool,
+        longest: Longest | None = None,
     ) -> StepWork:  # fmt: skip
         """The work of a plan as `step_work` makes it."""
         held = (subject.arch, subject.card, subject.engine, subject.origins, plan)
@@ -112,9 +118,10 @@ def training_figures(
     whole = step_pricer(subject, plan, works)
     memory = training_memory(whole.subject, whole.plan, whole.work, whole.recipe, whole.leaves)
     # Some sample is as long as sequences may be, and memory is enough for it; steps take as long as the others are.
-    pricer = step_pricer(subject, plan, works, longest=True) if plan.padded and whole.profile.pads_to != "whole" else whole
+    padded, waits = plan.padded and whole.profile.pads_to != "whole", plan.padded and whole.profile.pads_to == "longest"
+    pricer = step_pricer(subject, plan, works, longest="own") if padded else whole
+    time = step_time(step_pricer(subject, plan, works, longest="of-ranks") if waits and plan.document_spread else pricer)
     subject, plan, leaves, recipe, seq_len = pricer.subject, pricer.plan, pricer.leaves, pricer.recipe, pricer.step.seq_len
-    time = step_time(pricer)
     global_batch = subject.plan("global_batch", plan.global_batch)
     computed, waited = time.step, {} if supply is None else input_terms(supply, global_batch)
     time = slowed(time, waited)
@@ -165,10 +172,11 @@ def saved_params(subject: Subject, plan: TrainPlan, pricer: StepPricer) -> Term:
     return params
 
 
-def step_pricer(subject: Subject, plan: TrainPlan, works: Works | None = None, *, longest: bool = False) -> StepPricer:
+def step_pricer(subject: Subject, plan: TrainPlan, works: Works | None = None, *, longest: Longest | None = None) -> StepPricer:
     """The work of a plan on its machine under load, ready to be priced; what `works` has of it is not made again.
 
-    `longest`: padded sequences are as long as the longest sample of their micro-batch is on average.
+    `longest`: padded sequences are as long as the longest sample of their micro-batch is on average, or of those of all ranks that
+    wait for each other.
 
     Raises:
         UnknownError: the hardware lacks the data type that the plan needs.
@@ -191,7 +199,7 @@ def profile_of(engine: Engine, plan: TrainPlan) -> TrainingProfile:
     """How an engine trains, set up as the plan says.
 
     Raises:
-        UsageError: it does not train, compiles nothing, or does not take Liger's kernels.
+        UsageError: it does not train, compiles nothing or does not take Liger's kernels or FSDP.
     """
     how, profile = plan.how, training_profile(engine)
     if how.compiled and profile.compiled is None:
@@ -202,14 +210,19 @@ def profile_of(engine: Engine, plan: TrainPlan) -> TrainingProfile:
         told = f"--liger: {engine.name} does not take Liger's kernels"
         hint = f"leave it out, or name an engine that does: {engines_that(lambda one: one.liger is not None)}"
         raise UsageError(Problem("engine.liger", told, hint))
+    if how.fsdp is not None and profile.fsdp is None:
+        told = f"--fsdp: {engine.name} shares states in one way, which need not be said"
+        hint = f"leave it out, or name an engine that has several: {engines_that(lambda one: one.fsdp is not None)}"
+        raise UsageError(Problem("engine.fsdp", told, hint))
     if plan.precision == "bf16-pure":
         profile = profile.in_16_bits()
     if plan.tuning.frozen and not how.compiled:
         profile = profile.around_adapters()
         how = how.replaced(compiled=None) if profile.adapters.hidden_passes is not None else how
     made = profile.run(
-        compiled=how.compiled, liger=how.liger, whole_loss=plan.saving.chunked_loss is False, overlap=how.overlap,
-        graphs=how.graphs, dispatcher=how.dispatcher, narrow=RECIPES[plan.precision].matmul in ("fp8", "fp4"),
+        compiled=how.compiled, liger=how.liger, fsdp=how.fsdp if plan.parallel.zero_stage == SHARDS_WEIGHTS else None,
+        whole_loss=plan.saving.chunked_loss is False, overlap=how.overlap, graphs=how.graphs, dispatcher=how.dispatcher,
+        narrow=RECIPES[plan.precision].matmul in ("fp8", "fp4"),
     )  # fmt: skip
     if plan.parallel.schedule != "dualpipe" or how.overlap is not None or profile.switched is None:
         return made
@@ -232,7 +245,8 @@ def loaded(hw: Hardware, subject: Subject, plan: TrainPlan, profile: TrainingPro
 
 
 def step_work(
-    subject: WorkSubject, plan: TrainPlan, *, kernel: AttentionKernel, remakes_attention: bool = False, longest: bool = False
+    subject: WorkSubject, plan: TrainPlan, *, kernel: AttentionKernel, remakes_attention: bool = False,
+    longest: Longest | None = None,
 ) -> StepWork:  # fmt: skip
     """What a plan does in a step with an engine, on whichever machine.
 
@@ -252,14 +266,18 @@ def step_work(
     global_batch = subject.plan("global_batch", plan.global_batch)
     seq_len = subject.plan("seq_len", plan.seq_len)
     micro_batch = subject.plan("micro_batch", plan.micro_batch)
-    seq_len = (longest_of(plan, micro_batch, seq_len) if longest else None) or seq_len
+    several = micro_batches.term("plan.micro_batches", global_batch=global_batch, micro_batch=micro_batch, dp=degrees["dp"])
+    if longest == "own":
+        seq_len = longest_of(plan, micro_batch, seq_len) or seq_len
+    elif longest == "of-ranks":
+        # Shards of gradients and weights are exchanged in each micro-batch, replicas' gradients once a step.
+        runs = ONE if plan.parallel.zero_stage >= GRADIENTS else several
+        seq_len = waited_of(plan, micro_batch, degrees["dp"], runs, seq_len) or seq_len
     step = StepTerms(
         **degrees,
         seq_len=seq_len,
         micro_batch=micro_batch,
-        micro_batches=micro_batches.term(
-            "plan.micro_batches", global_batch=global_batch, micro_batch=micro_batch, dp=degrees["dp"]
-        ),
+        micro_batches=several,
         gradient=recipe.gradient,
         hidden_passes=subject.habit("hidden_passes", profile.hidden_passes),
         rms_passes=None if profile.rms_passes is None else subject.habit("rms_passes", profile.rms_passes),

@@ -100,6 +100,13 @@ class TrainAsk(Spending, Common, kw_only=True):
             least=0, most=3, samples=True,
         ),
     ] = None  # fmt: skip
+    fsdp: Annotated[
+        int | None,
+        Option(
+            "Version of PyTorch's FSDP, 1 or 2, that shares states (--zero-stage 3) in an engine that else shares by DeepSpeed",
+            PARALLEL, "VERSION", least=1, most=2,
+        ),
+    ] = None  # fmt: skip
     shard_group: Annotated[
         int | None,
         Option("Ranks that share states, with a replica for each such group (HSDP); left out, all of dp x cp", PARALLEL),

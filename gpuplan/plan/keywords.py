@@ -135,6 +135,8 @@ class TrainOptions(TypedDict, total=False):
     """Layers of the last pipeline stage, likewise."""
     zero_stage: Whole
     """What replicas shard: 1 optimizer, 2 and gradients, 3 and weights (FSDP)."""
+    fsdp: Whole
+    """Version of PyTorch's FSDP, 1 or 2, that shares states (--zero-stage 3) in an engine that else shares by DeepSpeed."""
     shard_group: Whole
     """Ranks that share states, with a replica for each such group (HSDP); left out, all of dp x cp."""
     reshard_group: Whole

@@ -47,6 +47,8 @@ class Manner(Record, kw_only=True):
     """With torch.compile, or surely without."""
     liger: bool | None = None
     """With Liger's kernels for norms, rotary positions and gating, and the head fused with the loss."""
+    fsdp: int | None = None
+    """The version of PyTorch's FSDP that shares states where the engine would by DeepSpeed."""
     overlap: tuple[Overlap, ...] | None = None
     """Which communication runs beside computation: of tensor, data, pipeline and expert parallelism."""
     graphs: bool | None = None
@@ -368,6 +370,9 @@ def saving_rules(plan: TrainPlan, shape: Shape) -> Iterator[Rule]:
     if plan.saving.nvme_bandwidth is not None:
         hint = "add --offload-to nvme, or leave it out"
         yield Rule(plan.saving.offload_to == "nvme", lambda: Problem("plan.nvme-bandwidth", "--nvme-bandwidth without disks", hint))
+    if plan.how.fsdp is not None:
+        told = f"--fsdp shares weights too, not as ZeRO {p.zero_stage} does"
+        yield Rule((p.zero_stage == 3) | (p.dp * p.cp == 1), lambda: Problem("plan.fsdp", told, "use --zero-stage 3"))
     if "params" in plan.saving.offload:
         hint = "use --zero-stage 3"
         yield Rule(

@@ -90,6 +90,9 @@ def habits_of(ask: TrainAsk, found: Found) -> Habits:
     if of_adapters(ask) and ask.lora is None and not ask.scales and (known is None or known.lora_rank is None):
         _usual_rank(habits, found)
     _fused_updates(habits, MULTIPLIED in found.subject.hw.peaks)
+    if ask.fsdp is not None and ask.zero_stage is None:
+        habits.ask = habits.ask.replaced(zero_stage=3)
+        habits.chosen.append(Choice("zero_stage", "3", "what FSDP shares", habit=True))
     if known is None:
         return habits
     if known.code is not None:
@@ -164,6 +167,22 @@ def precision_notes(asked: TrainAsk, engine: Engine) -> list[Note]:
         return []
     told = f"{engine.name} keeps weights and optimizer states of bf16 training in bf16 too, unless it is told otherwise"
     return [Note("precision.habit", told, f"use --precision {known.text}, or leave it out")]
+
+
+def loading_notes(asked: TrainAsk, found: Found) -> list[Note]:
+    """That an engine loads weights in another type than is counted, where nobody says which."""
+    engine, ask = found.subject.engine, asked
+    known = engine.defaults.loaded if engine.defaults is not None else None
+    if known is None or MULTIPLIED not in found.subject.hw.peaks or not fine_tunes(ask, found.card, engine):
+        return []
+    if known.text == "fp32" and ask.lora is not None and ask.base_weights is None and not ask.qlora:
+        told = f"{engine.name} loads the weights beside adapters in fp32, unless it is told their type: 16 bits are counted"
+        return [Note("tuning.loaded", told, "--base-weights fp32 counts them")]
+    states = known.text == "stored" and not of_adapters(ask) and ask.precision in (None, MULTIPLIED) and not ask.zero_stage
+    if states and found.target.count == 1:
+        told = f"{engine.name} loads weights as they are stored, mostly bf16, and all states have their type: fp32 is counted"
+        return [Note("precision.loaded", told, "--precision bf16-pure counts them so")]
+    return []
 
 
 def _as_trained(habits: Habits, made: Pretraining) -> None:

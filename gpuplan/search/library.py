@@ -49,6 +49,7 @@ from gpuplan.specs.measured import Measured
 from gpuplan.specs.on import parse_target
 from gpuplan.specs.target import Target
 from gpuplan.specs.target_in_sites import in_sites
+from gpuplan.specs.training_habits import Pace
 from gpuplan.specs.usual_training import Unnamed, UsualTraining
 from gpuplan.term import USER, Source, Term
 from gpuplan.units import human
@@ -363,7 +364,7 @@ class Library:
         fell_back, profile = month is not None and then != profile.dated(month), then
         refuse_elsewhere(profile, target.accelerator)
         if getattr(ask, "attention", None) == "flash2":
-            profile = profile.replaced(attention_like=FLASH2)
+            profile = _paced_by_flash2(profile, self.engine(FLASH2)[0], target.accelerator.family)
         blurred = ask.engine is None and usual.blurred is not None
         if ask.engine is None and usual.blurred is not None:
             profile = usual.blurred(profile)
@@ -403,6 +404,20 @@ def refuse_elsewhere(engine: Engine, chip: Accelerator) -> None:
     if said is not None:
         what = f"{engine.name} does not run on {chip.name} ({engine.source_of(said).title})"
         raise UsageError(Problem("engine.elsewhere", what, "leave --engine out, and one that does is taken"))
+
+
+def _paced_by_flash2(engine: Engine, theirs: Engine, family: str) -> Engine:
+    """An engine whose attention is FlashAttention-2's: its kernels where they are measured, else its pace, if `engine` has none."""
+    made = engine.replaced(attention_like=FLASH2)
+    if engine.training is None or theirs.training is None or (told := theirs.training.pace.get(family)) is None:
+        return made
+    own = engine.training.pace.get(family, Pace())
+    if told.attention is None or told.attention_backward is None or own.attention is not None:
+        return made
+    paced = own.replaced(attention=told.attention, attention_backward=told.attention_backward)
+    sources = {key: theirs.sources[key] for key in (told.attention.source, told.attention_backward.source) if key is not None}
+    training = engine.training.replaced(pace={**engine.training.pace, family: paced})
+    return made.replaced(training=training, sources={**sources, **engine.sources})
 
 
 def _of_replicas(ask: Common) -> bool:

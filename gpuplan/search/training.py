@@ -17,7 +17,15 @@ from gpuplan.plan.words import Offload, Schedule
 from gpuplan.record import Record
 from gpuplan.search.best import Best, some_legal
 from gpuplan.search.best_on_each import Foreseen, best_plan, place_of
-from gpuplan.search.habits import Habits, is_described, looked_up, piped_as_trained, precision_notes, unsharded_notes
+from gpuplan.search.habits import (
+    Habits,
+    is_described,
+    loading_notes,
+    looked_up,
+    piped_as_trained,
+    precision_notes,
+    unsharded_notes,
+)
 from gpuplan.search.idle import idle_notes
 from gpuplan.search.library import Found, Library
 from gpuplan.search.sample_supply import SampleSupply, pace_notes, sample_supply_of, samples_seen
@@ -84,6 +92,7 @@ def answer_of(ask: TrainAsk, one: Settled, made: TrainingFigures | None = None) 
     notes = [
         *found.notes,
         *precision_notes(ask, subject.engine),
+        *loading_notes(ask, found),
         *unsharded_notes(asked, found),
         *training_notes(asked, plan, subject, made.figures),
         *((habit_note(asked, plan, subject),) if one.searched else ()),

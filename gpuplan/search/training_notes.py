@@ -113,8 +113,6 @@ def padded_notes(plan: TrainPlan, subject: Subject) -> list[Note]:
     if plan.document_spread is None and float(plan.micro_batch) > 1:
         told = f"all samples are taken to be as long: the {plan.micro_batch:g} of a micro-batch need no padding"
         return [Note("documents.spread", told, "give --document-spread: they are padded to the longest of them")]
-    if plan.document_spread and float(plan.parallel.dp) > 1:
-        return [Note("documents.ranks", "ranks wait for the one whose samples are longest, which is not counted")]
     return []
 
 

@@ -43,6 +43,7 @@ class OneOf(Record):
 Recomputed: TypeAlias = Annotated[SourcedText, OneOf(("none", "selective", "full"))]
 Code: TypeAlias = Annotated[SourcedText, OneOf(("compiled", "eager"))]
 Types: TypeAlias = Annotated[SourcedText, OneOf(("bf16", "bf16-pure", "fp16", "fp32"))]
+Loading: TypeAlias = Annotated[SourcedText, OneOf(("fp32", "stored"))]
 Loss: TypeAlias = Annotated[SourcedText, OneOf(("whole", "chunked"))]
 MicroBatch: TypeAlias = Annotated[SourcedText, OneOf(("whole", "one-in-pipelines", "stages-in-pipelines"))]
 ExpertWays: TypeAlias = Annotated[SourcedText, OneOf(("as-tp",))]
@@ -113,6 +114,9 @@ class TrainingDefaults(Schema):
     """Whether its models are compiled."""
     precision: Types | None = None
     """What 16-bit training means in its recipes; taken where the accelerator multiplies bf16."""
+    loaded: Loading | None = None
+    """In which type it loads weights where nobody says: as the checkpoint stores them, or in fp32. Told where another is counted,
+    not taken: whoever trains often says the type without thinking of it here."""
     unsharded: Types | None = None
     """What 16-bit training is where tensor parallel ranks or pipeline stages divide a model and no weights are sharded, as mixed
     precision is a part of sharding; None: the same as elsewhere."""

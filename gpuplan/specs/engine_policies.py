@@ -68,6 +68,9 @@ class Sharding(Schema):
     """Under ZeRO-3, host time to empty a bucket of gradients, which one of a matrix fills."""
     gather_host: SecondsField | None = None
     """Under ZeRO-3, host time of one collective of a matrix: its gathers forward and backward, the scatter of its gradient."""
+    adapter_host: SecondsField | None = None
+    """Under ZeRO-3 on several ranks, host time around one matrix of an adapter in one pass, where each is sharded by itself and the
+    host may be no more than two of them ahead, so that the accelerator waits for it; None: they travel with their layer."""
     gathered_copy: StoredBytes | None = None
     """Under ZeRO-3, traffic for each parameter that takes what was gathered to where layers read it, between their kernels; None:
     it is gathered to where it is read."""

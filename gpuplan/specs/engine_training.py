@@ -77,6 +77,38 @@ _LAYERS = ("hidden_passes", "rms_passes", "activation_passes", "kernels_per_laye
 """What the code of a layer makes of its element-wise work."""
 
 
+class ByFsdp(Schema):
+    """What PyTorch's FSDP does otherwise where an engine shares states by DeepSpeed unless it is told.
+
+    Shards are fp32 and are cast as they are gathered, a layer at once, and each backward pass makes gradients.
+    """
+
+    gathered_layers: RatioField
+    scattered_copy: StoredBytes
+    kept: BytesField
+    reduced: BytesField
+    bucket: BytesField
+    sums: BytesField | None = None
+    """Under version 1, bytes of the gradients that every rank keeps whole between the micro-batches of a step (`no_sync`); None:
+    the loop is the user's own, and need not."""
+
+    adapter_host: SecondsField
+    """Under version 1, host time around one matrix of an adapter in one pass (`Sharding.adapter_host`)."""
+
+    def changes(self, profile: TrainingProfile, version: int) -> dict[str, Any]:
+        """The parts of a profile that this changes."""
+        sharding = profile.sharding.replaced(
+            weights="cast", gathered_layers=self.gathered_layers, scattered_copy=self.scattered_copy, gathered_copy=None,
+            hook_host=None, partition_host=None, bucket_host=None, gather_host=None, offloaded="with-states",
+            adapter_host=self.adapter_host if version == 1 else None,
+        )  # fmt: skip
+        gradients = profile.gradients.replaced(
+            kept=self.kept, reduced=self.reduced, bucket=self.bucket, bucket_square=None, shards="each-step", at_step=None,
+            stepped=None, sums=self.sums if version == 1 else None,
+        )  # fmt: skip
+        return {"sharding": sharding, "gradients": gradients}
+
+
 class Overlaps(Schema):
     """How much of each communication is hidden where its overlap is switched on; switched off, nothing is."""
 
@@ -145,6 +177,8 @@ class TrainingProfile(Schema):
     """Surely without."""
     liger: Fusion | None = None
     """With Liger's kernels in place of the model's own; None: it does not take them."""
+    fsdp: ByFsdp | None = None
+    """Where FSDP is asked to share states; None: that is the engine's own way already, or none that it has."""
     narrow: Fusion | None = None
     """With products of 8 bits or fewer, unless the model is compiled: the modules that make them fuse what is between; None: models
     keep their own code around them."""
@@ -193,6 +227,7 @@ class TrainingProfile(Schema):
         *,
         compiled: bool | None = None,
         liger: bool | None = None,
+        fsdp: int | None = None,
         whole_loss: bool = False,
         overlap: Collection[str] | None = None,
         graphs: bool | None = None,
@@ -201,8 +236,8 @@ class TrainingProfile(Schema):
     ) -> TrainingProfile:
         """The profile as it is set up: compiled, with Liger's kernels, these overlaps, from graphs; None: nobody says.
 
-        `whole_loss` leaves the head and the loss apart where Liger's kernels would fuse them; `narrow`: products are of 8 bits or
-        fewer.
+        `fsdp`: the version of PyTorch's FSDP that shares states. `whole_loss` leaves the head and the loss apart where Liger's
+        kernels would fuse them; `narrow`: products are of 8 bits or fewer.
         """
         change = {None: None, True: self.compiled, False: self.eager}[compiled]
         made = self if change is None else self.replaced(**change.changes(self))
@@ -211,6 +246,8 @@ class TrainingProfile(Schema):
         if liger and self.liger is not None:
             kernels = self.liger.replaced(fused_logits=None, streamed_logits=None) if whole_loss else self.liger
             made = made.replaced(**kernels.changes(made))
+        if fsdp is not None and self.fsdp is not None:
+            made = made.replaced(**self.fsdp.changes(made, fsdp))
         if overlap is not None and self.switched is not None:
             off = self.switched.tp.replaced(value=0.0, text="0", note="switched off", accept=None)
             kinds, given = ("tp", "dp", "pp", "ep"), self.switched

@@ -99,6 +99,7 @@ COUNTS: dict[str, tuple[float, Source]] = {
     "hooked_passes_recomputed": (3, Source("definition", "as `hooked_passes`, and in the forward pass that is run once more")),
     "holding_modules": (4, Source("definition", "the layer, its attention, its feed-forward layer and its activation are modules")),
     "adapter_modules": (4, Source("definition", "an adapter puts a module around a matrix, and dropout, down and up beside it")),
+    "adapter_matrices": (2, Source("definition", "down and up")),
     "widenings": (2, _assumed("frozen weights are widened forward and backward")),
     "widenings_recomputed": (3, _assumed("as `widenings`, and once more where the forward pass is run again")),
     **{

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gpuplan.formulas.basic import smaller
-from gpuplan.formulas.documents import longest_sample, packed_count, useful_tokens, weighted_document
+from gpuplan.formulas.basic import product, smaller
+from gpuplan.formulas.documents import longest_sample, packed_count, useful_tokens, waited_sample, weighted_document
 from gpuplan.plan.train import TrainPlan
 from gpuplan.term import USER, Term
 
@@ -32,6 +32,19 @@ def longest_of(plan: TrainPlan, micro_batch: Term, seq_len: Term) -> Term | None
     return longest_sample.term(
         "step.padded_length", mean=_mean(plan.documents), spread=spread, samples=micro_batch, seq_len=seq_len
     )
+
+
+def waited_of(plan: TrainPlan, micro_batch: Term, ranks: Term, runs: Term, seq_len: Term) -> Term | None:
+    """The same where ranks wait for the one whose samples are longest, each time they meet after so many micro-batches."""
+    own = longest_of(plan, micro_batch, seq_len)
+    if own is None or not plan.document_spread:
+        return own
+    samples = product.term("step.samples_of_ranks", a=micro_batch, b=ranks)
+    spread = Term("plan.document_spread", plan.document_spread, "1", USER)
+    every = longest_sample.term(
+        "step.longest_of_ranks", mean=_mean(plan.documents or 0.0), spread=spread, samples=samples, seq_len=seq_len
+    )
+    return waited_sample.term("step.waited_length", own=own, longest=every, runs=runs, seq_len=seq_len)
 
 
 def not_padding(plan: TrainPlan, tokens: Term, seq_len: Term) -> Term | None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from gpuplan.errors import GpuplanError, UsageError
 from gpuplan.estimate.result import Estimate
 from gpuplan.plan.ask import TrainAsk
 from gpuplan.search.ask import train
@@ -51,3 +52,49 @@ def test_ranks_that_keep_nothing_in_fp32_share_by_fsdp_whatever_starts_them() ->
     assert peak == pytest.approx(36226136576, rel=0.01)
     assert pure.find("memory.gradients_at_peak") is not None
     assert mixed.find("memory.gradients_at_peak") is None
+
+
+ON_FOUR: dict[str, Any] = {
+    "model": "llama-3-8b", "on": "4xa100-sxm-80gb", "engine": "trl@2024-09", "tp": 1, "pp": 1, "cp": 1, "micro_batch": 32,
+    "global_batch": 128, "recompute": "full",
+}  # fmt: skip
+
+
+def allocated(**given: Any) -> float:
+    whole: Any = train(TrainAsk(**ON_FOUR | given)).figures["allocated_memory_bytes"].value
+    return float(whole)
+
+
+def test_fsdp_under_accelerate_holds_fp32_shards_and_no_gradients_at_the_loss() -> None:
+    # linkedin/Liger-Kernel 1dce7fd4, examples/huggingface/results: 38,307 MiB allocated as AdamW steps over lists of tensors, with
+    # Liger's loss; without it 43,281 MiB, as the longest micro-batches had 320 tokens by what a token of vocabulary takes.
+    assert allocated(fsdp=1, seq_len=240, liger=True) == pytest.approx(38307 * 2**20, rel=0.01)
+    assert allocated(fsdp=1, seq_len=320) == pytest.approx(43281 * 2**20, rel=0.01)
+    # DeepSpeed keeps 16 bytes a parameter all the time.
+    assert allocated(zero_stage=3, seq_len=320) > 1.1 * 43281 * 2**20
+
+
+def test_the_first_fsdp_sums_whole_gradients_between_micro_batches() -> None:
+    first, second = (allocated(fsdp=version, seq_len=320, global_batch=256) for version in (1, 2))
+    assert first - allocated(fsdp=1, seq_len=320) == pytest.approx(2 * 8.03e9, rel=0.01)
+    assert second < first - 5e9  # its shards of sums alone, and two buckets
+
+
+def test_adapters_are_sharded_matrix_by_matrix_by_the_first_fsdp() -> None:
+    # foundation-model-stack/fms-acceleration: LoRA by FSDP on two A100 takes up to a quarter longer than on one.
+    first, second = (
+        train(TrainAsk(**ON_FOUR | {"fsdp": version, "lora": 16, "seq_len": 512, "micro_batch": 2, "global_batch": 8}))
+        for version in (1, 2)
+    )
+    matrices = 32 * 2 * 2  # in each of 32 layers queries and values, with two matrices each, in three passes
+    each = value(first, "engine.adapter_unit")
+    assert value(first, "layer.layer.adapter_units") * 32 == pytest.approx(matrices * 3 * each)
+    assert second.find("layer.layer.adapter_units") is None
+
+
+def test_fsdp_is_asked_for_where_there_is_another_way() -> None:
+    with pytest.raises(UsageError, match="shares states in one way"):
+        train(TrainAsk(**ON_FOUR | {"engine": "torchtune", "fsdp": 2, "seq_len": 512}))
+    with pytest.raises(GpuplanError, match="--fsdp shares weights too"):
+        train(TrainAsk(**ON_FOUR | {"fsdp": 1, "zero_stage": 2, "seq_len": 512}))
+    assert train(TrainAsk(**ON_FOUR | {"fsdp": 2, "seq_len": 512})).question["zero_stage"] == "3"

@@ -141,3 +141,14 @@ def test_lomo_holds_weights_and_nothing_else() -> None:
     assert taken(made)["step_in_backward"] == "true"
     assert taken(made)["precision"] == "bf16-pure"
     assert 12.5 * 2**30 < value(made, "reserved_memory_bytes") < 15 * 2**30
+
+
+def test_it_is_told_where_an_engine_loads_weights_in_another_type_than_counts() -> None:
+    # TRL pull request 4778: float32 where no dtype is named; Transformers 5: as the checkpoint has it (TRL issue 5329).
+    def codes(**given: Any) -> set[str]:
+        return {note.code for note in train("qwen3-1.7b", on="a100-sxm-80gb", seq_len=1024, global_batch=8, **given).notes}
+
+    assert "tuning.loaded" in codes(engine="trl", lora=16)
+    assert "tuning.loaded" not in codes(engine="trl", lora=16, base_weights="fp32") | codes(engine="trl", qlora=True)
+    assert "precision.loaded" in codes(engine="accelerate")
+    assert "precision.loaded" not in codes(engine="accelerate", precision="bf16-pure") | codes(engine="trl")
