@@ -608,6 +608,7 @@ def test_no_published_run_of_a_budget_is_in_two_of_its_ages() -> None:
         "simple-peft-recipe", "xtuner-models", "xturing",
         "minicpm-v", "nemo-rl", "soup", "unsloth-tables",
         "maxtext-slurm", "moe-zoo", "oellm-jupiter",
+        "modellink", "nanotron-bench",
     }  # fmt: skip
     assert all(row.blind and row.unseen for row in rows if row.set in blind)
 
