@@ -43,6 +43,14 @@ RINGS_ALONE = Source(
     section="of all-gather and reduce-scatter ring, PAT and what the switches do; PAT where a node has one rank (ncclPatEnable)",
     checked="2026-11-30",
 )
+RING_PACE = Source(
+    "measured",
+    "NCCL issue 1218: Why all_gather_perf only achieves 200GBps bandwidth for 2G message size for 32 (256 GPUS) H100 nodes",
+    url="https://github.com/NVIDIA/nccl/issues/1218",
+    section="10.7 ms where the bytes take 5.7: 19 us for each rank",
+    note="https://github.com/NVIDIA/nccl/issues/1229: reduce-scatters over 4 to 128 such nodes; src/graph/tuning.cc has the steps",
+    checked="2026-12-01",
+)
 SCALING_BOOK = Source(
     "paper",
     "How to Scale Your Model, Sharded Matrices and How to Multiply Them",
@@ -238,36 +246,31 @@ def wire_seconds(*, wire: Bytes, bandwidth: BytesPerS, share: Ratio) -> Seconds:
     return wire / (bandwidth * share)
 
 
-@formula(RINGS_ALONE)
+@formula(RING_PACE)
 def ring_start_seconds(
-    *, nodes: Count, inside: Count, start: Seconds, transfer: Seconds, hop: Seconds, hop_inside: Seconds, flagged_hop: Seconds,
-    flagged_hop_inside: Seconds, flagged_share: Ratio,
+    *, nodes: Count, inside: Count, size: Bytes, start: Seconds, hop: Seconds, flagged_hop: Seconds, flagged_hop_inside: Seconds,
+    switch: Bytes,
 ) -> Seconds:  # fmt: skip
     """Latency of a ring through all ranks of several nodes: what one rank adds goes through all others, one after the other.
 
-    Of `inside` ranks in each node the steps from one to the next take `hop_inside`, those to another node `hop`. With a flag beside
-    every 120 bytes (LL128) steps are shorter and the rate lower; the library takes what is faster for the size. Where each node
-    has one rank it takes trees (PAT), which `start` is of; and no ring starts sooner.
+    No rank passes on what it does not have: beyond some `switch` bytes a rank, all steps of the ring have the pace of those between
+    nodes, `hop`. Small messages travel with a flag beside every few words, those between the `inside` ranks of a node in
+    `flagged_hop_inside`, those to another node in `flagged_hop`. Where each node has one rank the library takes trees (PAT), which
+    `start` is of; and no ring starts sooner.
 
-    >>> plain = {"start": 2e-5, "hop": 14e-6, "hop_inside": 3.4e-6}
-    >>> flagged = {"flagged_hop": 4e-6, "flagged_hop_inside": 1.9e-6, "flagged_share": 0.92}
-    >>> round(1e6 * ring_start_seconds(nodes=16.0, inside=8.0, transfer=1.0, **plain, **flagged), 1)
-    590.8
-    >>> round(1e6 * ring_start_seconds(nodes=16.0, inside=8.0, transfer=1e-4, **plain, **flagged), 1)
-    281.5
-    >>> ring_start_seconds(nodes=16.0, inside=1.0, transfer=1e-4, **plain, **flagged)
+    >>> hops = {"start": 2e-5, "hop": 14e-6, "flagged_hop": 4e-6, "flagged_hop_inside": 1.9e-6, "switch": 6e5}
+    >>> [round(1e6 * ring_start_seconds(nodes=32.0, inside=8.0, size=size, **hops)) for size in (1e3, 2e9, 8e9)]
+    [550, 3552, 3569]
+    >>> ring_start_seconds(nodes=16.0, inside=1.0, size=2e9, **hops)
     2e-05
     """
     return where(
         minimum(nodes, inside) > 1.0,
         maximum(
             start,
-            minimum(
-                nodes * (inside - 1.0) * hop_inside + (nodes - 1.0) * hop,
-                nodes * (inside - 1.0) * flagged_hop_inside
-                + (nodes - 1.0) * flagged_hop
-                + transfer * (1.0 - flagged_share) / flagged_share,
-            ),
+            (nodes * (inside - 1.0) * flagged_hop_inside + (nodes - 1.0) * flagged_hop)
+            * (1.0 - size**2.0 / (size**2.0 + (switch * nodes * inside) ** 2.0))
+            + (nodes * inside - 1.0) * hop * size**2.0 / (size**2.0 + (switch * nodes * inside) ** 2.0),
         ),
         start,
     )

@@ -84,7 +84,7 @@ def collective_seconds(item: Collective, hw: Hardware, *, custom_all_reduce: boo
         transfer = _transfer(here, hw, prefix, at, wire=wire, ranks=ranks, item=item, share=ring)
         transfers.append(transfer)
         start = _latency(here, hw, prefix, ranks, item.size)
-        latencies.append(start if ring is None else _ring_latency(here, hw, prefix, (ranks, inner), transfer, start))
+        latencies.append(start if ring is None else _ring_latency(here, hw, prefix, (ranks, inner), item.size, start))
         reaches.append(reach)
         below = reach
     transfer = greatest(f"{name}.transfer_s", {f"{level.name}": term for level, term in zip(hw.levels, transfers, strict=True)})
@@ -271,16 +271,11 @@ def _shots(here: str, hw: Hardware, prefix: str, item: Collective) -> Term:
     )  # fmt: skip
 
 
-def _ring_latency(here: str, hw: Hardware, prefix: str, placed: tuple[Term, Term], transfer: Term, start: Term) -> Term:
+def _ring_latency(here: str, hw: Hardware, prefix: str, placed: tuple[Term, Term], size: Term, start: Term) -> Term:
     """Of a ring through all ranks; where each node has one of them, the library goes by trees (PAT)."""
     nodes, inside = placed
-    steps = {
-        key: hw.parameter(f"{prefix}.ring.{key}")
-        for key in ("hop", "hop_inside", "flagged_hop", "flagged_hop_inside", "flagged_share")
-    }
-    return fabric.ring_start_seconds.term(
-        f"{here}.ring_s", nodes=nodes, inside=inside, start=start, transfer=transfer, **steps
-    )  # fmt: skip
+    steps = {key: hw.parameter(f"{prefix}.ring.{key}") for key in ("hop", "flagged_hop", "flagged_hop_inside", "switch")}
+    return fabric.ring_start_seconds.term(f"{here}.ring_s", nodes=nodes, inside=inside, size=size, start=start, **steps)
 
 
 def _latency(here: str, hw: Hardware, prefix: str, ranks: Term, size: Term, bulk: Term | None = None) -> Term:

@@ -277,15 +277,13 @@ class RingFit(Section):
     share: Share
     """Share of the network's rate that they reach."""
     hop: Start
-    """A step to another node."""
-    hop_inside: Start
-    """A step inside one."""
+    """A step of a large message, whichever node it goes to: the ring has the pace of its slowest."""
     flagged_hop: Start
-    """A step to another node with a flag beside every few words."""
+    """A step of a small message to another node, with a flag beside every few words."""
     flagged_hop_inside: Start
     """The same inside one."""
-    flagged_share: Share
-    """What flags leave of the rate."""
+    switch: Message
+    """Size of the message, divided by the ranks, beyond which it is large."""
 
 
 class CollectiveFit(Section):

@@ -34,10 +34,10 @@ def test_a_wrapped_layer_is_one_call_and_hooks_fetch_matrix_by_matrix(engine: st
 
 
 def test_a_call_takes_a_step_for_each_rank() -> None:
-    """NCCL's rings: 3.4 us to each rank of a node, 14 us to the next node; 448 and 63 such steps of 512 ranks take 2.4 ms."""
+    """NCCL's rings: 15 steps of 14 us among 16 ranks; the shares of 512 are small, and take flagged steps."""
     few, many = (made(engine="deepspeed", on=f"{ranks}xa100-sxm-80gb", global_batch=ranks) for ranks in (16, 512))
     name = "step.dense.weights.each.latency_s"
-    assert value(few, name) < 1e-4
+    assert 2e-4 < value(few, name) < 2.5e-4
     assert 1e-3 < value(many, name) < 2.5e-3
     assert value(many, "step_time_s") > value(few, "step_time_s")
 
