@@ -259,11 +259,6 @@ class ServingProfile(Schema):
         return self.schedule is not None and self.schedule.passes_return
 
     @property
-    def together(self) -> bool:
-        """Whether what ends in one step comes back in one pass."""
-        return self.schedule is not None and self.schedule.together
-
-    @property
     def admits(self) -> Admits:
         """When a sequence is begun."""
         return "reserved" if self.schedule is None else self.schedule.admits
