@@ -87,6 +87,10 @@ WHOLE_BATCHES = ("llm-inference-bench",)
 """Whole batches of one prompt's length, on NVIDIA's chips."""
 RATES = ("io-net",)
 """Requests at a rate, of one server after another."""
+REFERENCES = ("tenstorrent-references",)
+"""One request after another, on A100 and RTX 4090, in vLLM 0.9 to 0.11."""
+FIRST = "2025-04-28"
+"""The last day of the first releases of vLLM's second engine, 0.8."""
 WAITING = "2026-01-16"
 """The last day of vLLM's releases that put a step together after the one before it had ended."""
 PYTHON = "2025-02-20"
@@ -130,7 +134,8 @@ PLAN: Mapping[str, Mapping[str, Parameter]] = {
     },
     "vllm": {
         "step_host": Parameter(3e-4, 1.0, "tpot_s", IDLE, STEP_OF_V1, users=(1, 8)),
-        f"{WAITING}.step_host": Parameter(1e-3, 1.0, "tpot_s", RATES, f"{STEP_OF_V1}, until 0.13", WAITING),
+        f"{FIRST}.step_host": Parameter(1e-3, 1.0, "tpot_s", RATES, f"{STEP_OF_V1}, in 0.8", FIRST),
+        f"{WAITING}.step_host": Parameter(1e-3, 1.0, "tpot_s", REFERENCES, f"{STEP_OF_V1}, of 0.9 to 0.13", WAITING, users=(1, 8)),
         f"{WAITING}.request_host": Parameter(1e-2, 1.0, "ttft_s", RATES, f"{REQUEST}, until 0.13", WAITING, dense_alone=False),
         "request_host": Parameter(1e-2, 1.0, "ttft_s", IDLE, REQUEST, None, dense_alone=False, users=(1, 8)),
         "token_host": Parameter(2e-6, 0.5, "ttft_s", IDLE, READING, None, dense_alone=False, users=(1, 8)),
@@ -305,13 +310,13 @@ def leaf(name: str) -> str:
 def era_of(engine: Engine, asked: str, figure: str) -> str:
     """The era of the release that a question names; empty: today's, which is that of no release too.
 
-    Eras that say nothing of a figure, and have none that is fitted, are those that came after: the figure holds in both.
+    Eras that say nothing of a figure, and have no fit of it, are those that came after: the figure holds in both.
     """
     _, said = split_name(asked)
     if said is None:
         return ""
     day, _ = dated(said, engine.releases.days if engine.releases is not None else {}, engine.name)
-    fitted = {one.era for one in PLAN.get(engine.id, {}).values()}
+    fitted = {one.era for name, one in PLAN.get(engine.id, {}).items() if name.rpartition(".")[2] == figure}
     told = [era for era in engine.eras if era.name in fitted or getattr(era.serving, figure, None) is not None]
     return next((era.name for era in told if day[: len(era.name)] <= era.name), "")
 

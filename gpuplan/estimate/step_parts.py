@@ -16,7 +16,7 @@ from gpuplan.plan.precision import byte
 from gpuplan.term import DEFINITION, Source, Term, total
 from gpuplan.work import Collective, Stream, WorkItem
 from gpuplan.workload.context import ONE, Group
-from gpuplan.workload.program import OVER_SEQUENCES, LayerProgram, Part
+from gpuplan.workload.program import FEED_FORWARD, MIXERS, OVER_SEQUENCES, LayerProgram, Part
 from gpuplan.workload.serving import PassWork
 from gpuplan.workload.stages import decoder_stage
 
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from gpuplan.specs.quantity import SecondsField
 
 _THREE_HALVES = Term("engine.layers_of_three", 1.5, "1", Source("definition", "three sub-layers where other layers have two"))
+_HALF = Term("engine.layers_of_one", 0.5, "1", Source("definition", "one sub-layer where other layers have two"))
 
 
 def copied(model: ServingModel, name: str, *, decodes: bool) -> dict[str, Term]:
@@ -99,10 +100,14 @@ def sends(model: ServingModel, name: str, rows: Term) -> Term:
 
 
 def issued(name: str, work: PassWork) -> dict[str, Term]:
-    """Layers by kind as the host issues them: one with attention across beside its own has three sub-layers in place of two."""
+    """Layers by kind as the host issues them: one with attention across beside its own has three sub-layers in place of two.
+
+    Where mixers and feed-forward parts are layers of their own, as in Nemotron-H, each has one.
+    """
     return {
-        key: product.term(f"{name}.{key}.issued", a=_THREE_HALVES, b=often) if _crosses(work.layers[key]) else often
+        key: often if part is None else product.term(f"{name}.{key}.issued", a=part, b=often)
         for key, often in work.counts.items()
+        for part in [_beside_two(work.layers[key])]
     }
 
 
@@ -194,8 +199,11 @@ def latent(model: ServingModel) -> bool:
     return any(isinstance(mixer, Mla | SparseMla | Compressed) for mixer in model.subject.arch.mixers)
 
 
-def _crosses(layer: LayerProgram) -> bool:
-    return bool(layer.within([Part.CROSS]).ops) and bool(layer.within([Part.MIXER]).ops)
+def _beside_two(layer: LayerProgram) -> Term | None:
+    """Sub-layers of a layer over the usual two, attention or what stands for it and a feed-forward part; None: it has two."""
+    if layer.within([Part.CROSS]).ops and layer.within([Part.MIXER]).ops:
+        return _THREE_HALVES
+    return None if layer.within(MIXERS).ops and layer.within(FEED_FORWARD).ops else _HALF
 
 
 def kinds_of(layer: LayerProgram) -> dict[str, list[WorkItem]]:

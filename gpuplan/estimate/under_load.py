@@ -112,7 +112,7 @@ def _closed(model: ServingModel, memory: ServingMemory, load: Load) -> UnderLoad
     full = step_of(model, "decode_full", at_once)
     prompts = prompts_beside(model, at_once, full, users=at_once)
     burst = _Burst.of(model, at_once)
-    beside = model.profile.steps == "mixed" and not model.profile.together
+    beside = model.profile.steps == "mixed"
 
     def token(name: str, step: Term, running: Term) -> Term:
         shared = {"step": step, "added": prompts.between, "running": running, "users": at_once, "output": output}
@@ -269,8 +269,7 @@ class _Waves(Record, kw_only=True):
     ) -> _Waves:  # fmt: skip
         """What comes together of a closed loop, with tokens of that time and prompts that come one by one.
 
-        Where prompts go first, no one decodes until all of those are read that came meanwhile, and engines may read together again
-        what ended together. Beside decoding, first tokens come
+        Where prompts go first, no one decodes until all of those are read that came meanwhile. Beside decoding, first tokens come
         one after the other, and so do last ones: as many answers as end before the next prompt of the first of them is there wait
         for each other, a step apart, which is as long as steps are in the mean, for prompts of the first are read again by then.
         They come back one by one, so that each has passes of its own, however many prompts a pass has room for; in engines that
@@ -285,7 +284,7 @@ class _Waves(Record, kw_only=True):
             last = share.term("wave.last", amount=at_once, ways=requests)
         first = queue.burst_seconds.term("burst.prefill_mean", whole=whole, turns=turns)
         group: Term | None = None
-        if model.profile.steps == "prefill-first" or model.profile.together:
+        if model.profile.steps == "prefill-first":
             together, again = whole, first
             others = of_run = waving.passes_after.term("wave.others", whole=whole, turns=turns)
         else:

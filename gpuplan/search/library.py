@@ -356,7 +356,9 @@ class Library:
         if month is not None and said_of is None:
             instead = (*instead, Note("engine.release", f"{name} was last released in {month}: it is taken as it was then"))
         if said_of is not None:
-            month, taken_as = profile.released(said_of, name, own=not instead or key(name) in map(key, profile.numbers_alike))
+            own = not instead or key(name) in map(key, profile.numbers_alike)
+            builds = next((one for one in profile.builds if key(name) in map(key, one.names)), None)
+            month, taken_as = profile.released(said_of, name, own=own, builds=builds)
             instead = (*instead, Note("engine.release", taken_as)) if taken_as else instead
         if (before := profile.before(month)) is not None:
             profile, _ = self.engine(before)

@@ -8,7 +8,7 @@ from gpuplan.schema import Schema, field
 from gpuplan.specs.base import Id, SpecFile
 from gpuplan.specs.engine_defaults import TrainingDefaults
 from gpuplan.specs.engine_diffusion import DiffusionProfile
-from gpuplan.specs.engine_era import Era, Releases, ServingEra, dated, ever, month_of
+from gpuplan.specs.engine_era import Builds, Era, Releases, ServingEra, dated, ever, month_of
 from gpuplan.specs.engine_memory import (
     Captures,
     EncoderHabits,
@@ -259,11 +259,6 @@ class ServingProfile(Schema):
         return self.schedule is not None and self.schedule.passes_return
 
     @property
-    def together(self) -> bool:
-        """Whether what ends in one step comes back in one pass."""
-        return self.schedule is not None and self.schedule.together
-
-    @property
     def admits(self) -> Admits:
         """When a sequence is begun."""
         return "reserved" if self.schedule is None else self.schedule.admits
@@ -313,6 +308,8 @@ class Engine(SpecFile):
     """Frameworks without a profile of their own that work most like it, and for which it answers."""
     numbers_alike: tuple[str, ...] = ()
     """Those of them whose releases have its numbers; a release of another says nothing of it."""
+    builds: tuple[Builds, ...] = ()
+    """Builds of it in releases of those that it stands in for."""
     defaults: TrainingDefaults | None = None
     """What it takes in training where its user says nothing."""
     earlier_names: dict[str, str] = field(default_factory=dict)
@@ -344,15 +341,18 @@ class Engine(SpecFile):
         then = () if month is None else (era for era in self.eras if era.holds(month))
         return next((era.profile for era in then if era.profile is not None), None)
 
-    def released(self, said: str, name: str, *, own: bool) -> tuple[str | None, str]:
+    def released(self, said: str, name: str, *, own: bool, builds: Builds | None = None) -> tuple[str | None, str]:
         """The day or month of what stands behind the `@` of an engine that it answers for, and what is to be said of it.
 
-        Releases that are not its own, of an engine that it stands in for, have numbers of their own.
+        Releases that are not its own, of an engine that it stands in for, have numbers of their own; `builds` is what is on record
+        of what is in them.
 
         Raises:
             UsageError: neither a release that there can be nor a month.
         """
         if not own and month_of(said) is None:
+            if builds is not None and (day := builds.day_of(said, name)) is not None:
+                return day, f"{name} {said} runs a build of {self.name} of {day}"
             return None, f"{said} is a release of {name}, which says nothing of {self.name}'s: that is taken as it is now"
         return dated(said, self.releases.days if self.releases is not None else {}, self.name)
 

@@ -60,6 +60,25 @@ class Releases(Section):
     """The day of each release, as `YYYY-MM-DD`; `0.11` stands for every 0.11.x that is not there itself."""
 
 
+class Builds(Releases):
+    """When builds of an engine were made that others ship under releases of their own."""
+
+    names: Annotated[tuple[str, ...], Limits(1)]
+    """What ships them, by the names that the engine stands in for."""
+
+    def day_of(self, said: str, name: str) -> str | None:
+        """The day of the build in a release; None: none that begins with the same two numbers is on record.
+
+        >>> found = Builds(source="log", names=("nim",), days={"1.0.0": "2024-05-30"})
+        >>> found.day_of("1.0.3", "nim"), found.day_of("1.8.0", "nim")
+        ('2024-05-30', None)
+        """
+        release = RELEASE.match(said)
+        if release is None or _numbers(release[1])[:2] not in {_numbers(one)[:2] for one in self.days}:
+            return None
+        return dated(said, self.days, name)[0]
+
+
 class ServingEra(Schema):
     """What an engine did otherwise in serving; the names are those of its serving profile."""
 

@@ -22,8 +22,6 @@ class Schedule(Section):
     admits: Admits
     cuts: bool = True
     """Whether a prompt is cut where a step has no room for all of it; otherwise it waits for a step that has."""
-    together: bool = False
-    """Whether requests that end in one step are followed by ones that are read in one pass; otherwise by one after another."""
     passes_return: bool = False
     """Whether requests that were read in one pass, and so end in one step where they are as long, come back into one pass."""
     sends_back: bool = False

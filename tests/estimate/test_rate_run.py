@@ -81,7 +81,7 @@ def test_a_rate_that_is_not_kept_has_an_answer_where_the_run_ends() -> None:
     assert any("200 requests of a run" in note.text for note in ends.notes)
 
 
-@pytest.mark.parametrize(("places", "rate"), [(140, 20.0), (60, 1000.0), (160, 1000.0), (400, 1000.0)])
+@pytest.mark.parametrize(("places", "rate"), [(150, 20.0), (60, 1000.0), (160, 1000.0), (400, 1000.0)])
 def test_half_of_the_requests_wait_as_in_a_simulation(places: int, rate: float) -> None:
     """Where places are for most of a run, half of it waits for none, and the mean is that of the few behind them."""
     name = "8B in vLLM, prompts known"
