@@ -259,7 +259,8 @@ class Fleet:
             first = np.where(asked.output > 1, np.array(writing.fates.admitted), there)
             finished = np.where(asked.output > 1, finished, first)
         at = np.isfinite(finished)
-        return at & (np.arange(len(asked)) >= (steady_from if steady_from < int(at.sum()) else 0)), np.array(self.sent), first, finished
+        begins = steady_from if steady_from < int(at.sum()) else 0
+        return at & (np.arange(len(asked)) >= begins), np.array(self.sent), first, finished
 
     def _run(self, enough: Callable[[Sequence[int]], bool] | None) -> bool:
         coming, left = self._coming()
