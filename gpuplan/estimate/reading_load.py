@@ -52,7 +52,15 @@ def reading_load(model: ServingModel, load: Load, alone: ServingPhase, whole: Se
 
     Without `latency_s` where more come than are kept.
     """
-    subject, passes = model.subject, passes_read(model, whole)
+    passes = passes_read(model, whole)
+    if load.rate is not None and not agreed(passes.most.value > load.rate):
+        return {"sequences_per_s": passes.most, "highest_rate_per_s": passes.most}
+    return read_in_passes(model, load, alone, passes)
+
+
+def read_in_passes(model: ServingModel, load: Load, alone: ServingPhase, passes: PassesRead) -> dict[str, Term]:
+    """What comes of a load in such passes, as far as the replicas keep it: a rate that they do not has times of no meaning."""
+    subject = model.subject
     # Where no pass follows another into the pipeline, its stages are one server.
     pp = smaller.term("load.stages", a=model.serve.pp, b=_pipelined(model))
     replicas, request = subject.plan("dp", model.plan.parallel.dp), subject.habit("request_host", model.profile.request_host)
@@ -69,8 +77,6 @@ def reading_load(model: ServingModel, load: Load, alone: ServingPhase, whole: Se
         latency = total("latency", {"passes": read, "request": request})
         return {"latency_s": latency, "sequences_per_s": queue.requests_per_s.term("sequences_per_s", users=asked, cycle=latency)}
     rate = subject.plan("rate", load.rate, "1/s")
-    if not agreed(passes.most.value > load.rate):
-        return {"sequences_per_s": passes.most, "highest_rate_per_s": passes.most}
     own = rate_each.term("load.rate_of_replica", rate=rate, ways=replicas)
     busy = queue.part_of_rate.term("load.utilization", rate=rate, most=passes.most)
     read = form.latency_at_rate.term("load.at_rate", rate=own, most=passes.in_pass, **line)

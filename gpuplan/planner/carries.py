@@ -17,7 +17,7 @@ from gpuplan.plan.ask_serving import ServeAsk
 from gpuplan.planner.promise import Promise
 from gpuplan.planner.serve_answer import LOWEST, formats, limits_of
 from gpuplan.planner.serve_bounds import requests_of
-from gpuplan.planner.serve_load import PER_USER, promised, refuse_reader
+from gpuplan.planner.serve_load import PER_USER, promised
 from gpuplan.planner.serve_space import Group, grouped, site_of
 from gpuplan.planner.under_promise import IDLE
 from gpuplan.search.library import Library
@@ -45,9 +45,8 @@ def carries(goal: PlanCarriesAsk, run: ServeAsk, library: Library) -> Carried:
     for flag, given in (("--rate", run.rate), ("--concurrency", run.concurrency), ("--trace", run.trace)):
         if given is not None and not (flag == "--rate" and run.model == ANY):
             raise UsageError(Problem("plan.carries", f"{flag}: how much comes is what is asked", f"leave {flag} out"))
-    if run.model != ANY:
-        refuse_reader(run, library)
-    promise, notes = promised(goal)
+    reads = run.model != ANY and not library.card(run.model).architecture.generates
+    promise, notes = promised(goal, reads=reads)
     if promise.percent is not None:
         what = f"--p {promise.percent:g}: of what a fleet carries the mean is told"
         hint = "leave --p out; `gpuplan serve` with --rate and --simulate, and `gpuplan plan serve`, tell percentiles"
@@ -116,7 +115,7 @@ def _why_not(goal: PlanCarriesAsk, run: ServeAsk, promise: Promise, library: Lib
             for group in groups
         )
         if least > most:
-            what = f"{key.partition('_')[0].upper()} is {human(least, 's')} at least, even for one request alone"
+            what = f"{promise.word(key)} is {human(least, 's')} at least, even for one request alone"
             yield Note("plan.too-slow", what, f"{human(most, 's')} is promised")
 
 
@@ -172,7 +171,7 @@ def _bound(overloaded: bool, figures: Mapping[str, Any], promise: Promise) -> st
     key = max(used, key=lambda one: used[one])
     if used[key] < 1 - 0.02:
         return "more have no place in the caches, or in what the engine runs"
-    return f"{key.partition('_')[0].upper()} is {human(promise.limits[key], 's')} then"
+    return f"{promise.word(key)} is {human(promise.limits[key], 's')} then"
 
 
 def _longest(group: Group) -> Most | None:

@@ -25,7 +25,7 @@ ASKED: Mapping[str, Any] = {
 
 
 @pytest.mark.parametrize("plan", [{"tp": 1, "dp": 2}, {"tp": 2, "dp": 1}, {"tp": 1, "pp": 2, "dp": 1}])
-def test_a_plan_whose_tables_are_kept_says_what_the_whole_answer_says(plan: Mapping[str, int]) -> None:
+def test_a_plan_whose_tables_are_kept_says_what_the_whole_answer_says(plan: Mapping[str, Any]) -> None:
     library = Library.shared((), calibrated=False)
     ask = ServeAsk(
         model="qwen2.5-0.5b", on="2xl4", prompt=512, output=64, prompt_spread=1.0, output_spread=1.0, rate=1.0, simulate=True,

@@ -293,16 +293,6 @@ def test_a_batch_that_replicas_cannot_share_is_said(call: Call) -> None:
     assert "a batch of 3 is no whole share of 16 replicas" in " ".join(said.out.split())
 
 
-@pytest.mark.parametrize("words", [("serve", "bge-m3", "--rate", "500"), ("carries", "bge-m3", "--on", "l4")], ids=" ".join)
-def test_a_model_that_only_reads_is_told_what_to_ask(call: Call, words: tuple[str, ...]) -> None:
-    """It makes no tokens to promise times of: nothing that was looked at served it."""
-    said = call("plan", *words)
-    assert said.code == 2
-    assert "bge-m3 only reads" in said.err
-    asked = said.err.split("`gpuplan ")[1].split("`")[0]
-    assert call(*asked.split()).code == 0
-
-
 def test_percentiles_of_what_a_fleet_carries_are_not_told(call: Call) -> None:
     said = call("plan", "carries", "llama-3.1-8b", "--on", "l40s", "--ttft", "1s", "--p", "95")
     assert said.code == 2
