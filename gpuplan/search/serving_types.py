@@ -18,6 +18,9 @@ from gpuplan.record import Record
 from gpuplan.specs.engine import Formats
 from gpuplan.specs.quantity import SourcedText
 
+WITHOUT_KERNELS = "weights.elsewhere"
+"""The code of a problem with weights that an engine has no kernels for on some accelerators."""
+
 
 class StoredTypes(Record, kw_only=True):
     """How a plan stores weights and KV cache: types, how many weights share a scale (0: as usual), and what is not quantised."""
@@ -91,7 +94,7 @@ def _refuse_without_kernels(subject: Subject, formats: Formats, weights: WeightF
         return
     engine = subject.engine
     what = f"{engine.name} has no kernels for weights in {weights} on {subject.hw.name} ({_source(subject, without)})"
-    raise UsageError(Problem("weights.elsewhere", what, "name another type with --weights, such as bf16 or int4, or another --engine"))
+    raise UsageError(Problem(WITHOUT_KERNELS, what, "name another type with --weights, such as bf16 or int4, or another --engine"))
 
 
 def _in_blocks(card: ModelCard) -> bool:

@@ -66,10 +66,20 @@ def test_weights_without_kernels_there_are_refused(engine: str, on: str, weights
 
 @pytest.mark.parametrize(
     ("engine", "on", "weights"),
-    [("vllm", "a100", "fp8"), ("vllm", "t4", "fp8"), ("sglang", "a100", "fp8"), ("vllm@0.7.3", "v100", "int4"), ("tensorrt-llm", "l40s", "fp8")],
+    [
+        ("vllm", "a100", "fp8"), ("vllm", "t4", "fp8"), ("sglang", "a100", "fp8"), ("vllm@0.7.3", "v100", "int4"),
+        ("tensorrt-llm", "l40s", "fp8"),
+    ],
 )  # fmt: skip
 def test_weights_that_are_widened_by_kernels_there_are_not(engine: str, on: str, weights: str) -> None:
     assert gpuplan.serve("qwen3-4b", on=on, engine=engine, weights=weights).figures["tokens_per_s"].value > 0
+
+
+@pytest.mark.parametrize(("on", "engine"), [("v100", None), ("8xt4", "sglang"), ("a100", "tensorrt-llm")])
+def test_models_that_have_no_kernels_there_end_no_list(on: str, engine: str | None) -> None:
+    found = gpuplan.what_runs("qwen3", on=on, engine=engine)
+    assert found.runs
+    assert all(one.estimate.question["weights"] not in ("fp8", "fp8-block") for one in found.runs)
 
 
 def test_a_repository_for_one_makers_chips_is_refused_on_others() -> None:
