@@ -74,6 +74,20 @@ def test_stages_are_the_queues_that_are_drawn(most: int, start: float, pp: int) 
         assert found == pytest.approx(drawn(rate, each, begin, most, pp, 40_000), rel=near), (busy, start, most)
 
 
+@pytest.mark.parametrize(("model", "on", "cut"), [("bge-m3", "l4", False), ("modernbert-base", "a10", False), (STAGED, "l4", True)])
+def test_an_encoder_is_read_whole(model: str, on: str, *, cut: bool) -> None:
+    """vLLM cuts no sequence that sees to both sides: a pass has room for the longest, whatever the card."""
+    answer = gpuplan.serve(model, on=on, prompt=8000)
+    passes = answer.estimate.find("batch_prefill.passes") or answer.estimate.find("prefill.passes")
+    room = answer.estimate.find("pass.tokens")
+    assert (room is None) is cut
+    if room is not None:
+        assert float(room.value) >= 8192
+    limited = gpuplan.serve(model, on=on, prompt=8000, max_batched_tokens=2048)
+    assert (float(answer.figures["latency_s"].value) < float(limited.figures["latency_s"].value)) is not cut
+    assert passes is not None
+
+
 def test_users_who_ask_again_are_read_by_turns() -> None:
     """Two groups of ten: while one is read the other waits, so that nobody waits for less than a pass."""
     in_pass, each, start = 10.0, 0.01, 0.1
