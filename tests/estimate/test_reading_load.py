@@ -173,3 +173,16 @@ def test_vllm_divides_no_encoder_into_stages() -> None:
     assert [problem.code for problem in caught.value.problems] == ["plan.encoder-stages"]
     assert gpuplan.serve("qwen3-embedding-8b", on=f"2x{ON}", pp=2, advise=False).fits
     assert gpuplan.serve(MODEL, on=f"2x{ON}", engine="llama-cpp", pp=2, advise=False).fits
+
+
+@pytest.mark.parametrize("pp", [1, 2, 4])
+def test_stages_do_not_share_the_encoder_of_images(pp: int) -> None:
+    """It stands before the first of them: no more are kept than it encodes, however many stages read what it made."""
+    asked: dict[str, object] = {"on": f"{pp}xl4", "engine": "sglang", "tp": 1, "pp": pp, "dp": 1, "images": 1, "prompt": 1}
+    idle = gpuplan.serve("clip-vit-large-patch14", **asked)
+    few, alone = (gpuplan.serve("clip-vit-large-patch14", **asked, **load) for load in ({"rate": 0.1}, {"concurrency": 1}))
+    batch = next(one for one in idle.estimate.breakdowns if one.title == "a batch of sequences")
+    encoded = float(idle.question["batch"]) / float(batch.named["images"].value)
+    assert float(few.figures["highest_rate_per_s"].value) <= encoded
+    for one in (few, alone):
+        assert float(one.figures["latency_s"].value) == pytest.approx(float(idle.figures["latency_s"].value), rel=0.01)
