@@ -41,16 +41,16 @@ def passes_read(model: ServingModel, whole: ServingPhase) -> PassesRead:
     in_pass = share.term("load.in_pass", amount=model.serve.batch, ways=turns)
     shared, images = _apart(whole, "load.whole")
     text = form.endless_pass.term(
-        "load.pass" if images is None else "load.pass_of_text", whole=shared, turns=turns, passes=passes, rounds=whole.seconds.find("batch_prefill.rounds") or ONE,
-        pp=model.serve.pp, pipelined=_pipelined(model),
+        "load.pass" if images is None else "load.pass_of_text", whole=shared, turns=turns, passes=passes,
+        rounds=whole.seconds.find("batch_prefill.rounds") or ONE, pp=model.serve.pp, pipelined=_pipelined(model),
     )  # fmt: skip
     full = text
     if images is not None:
-        full = total("load.pass", {"text": text, "images": queue.pass_seconds.term("load.images_of_pass", whole=images, passes=turns)})
+        encoded = queue.pass_seconds.term("load.images_of_pass", whole=images, passes=turns)
+        full = total("load.pass", {"text": text, "images": encoded})
     replicas = model.subject.plan("dp", model.plan.parallel.dp)
-    return PassesRead(
-        in_pass=in_pass, full=full, text=text, most=form.most_passes.term("load.highest_rate", most=in_pass, full=full, replicas=replicas)
-    )
+    most = form.most_passes.term("load.highest_rate", most=in_pass, full=full, replicas=replicas)
+    return PassesRead(in_pass=in_pass, full=full, text=text, most=most)
 
 
 def reading_load(model: ServingModel, load: Load, alone: ServingPhase, whole: ServingPhase) -> dict[str, Term]:

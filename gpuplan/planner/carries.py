@@ -17,7 +17,7 @@ from gpuplan.plan.ask_serving import ServeAsk
 from gpuplan.planner.promise import Promise
 from gpuplan.planner.serve_answer import LOWEST, formats, limits_of
 from gpuplan.planner.serve_bounds import requests_of
-from gpuplan.planner.serve_load import PER_USER, promised
+from gpuplan.planner.serve_load import PER_USER, promised, refuse_two_stacks
 from gpuplan.planner.serve_space import Group, grouped, site_of
 from gpuplan.planner.under_promise import IDLE
 from gpuplan.search.library import Library
@@ -45,6 +45,8 @@ def carries(goal: PlanCarriesAsk, run: ServeAsk, library: Library) -> Carried:
     for flag, given in (("--rate", run.rate), ("--concurrency", run.concurrency), ("--trace", run.trace)):
         if given is not None and not (flag == "--rate" and run.model == ANY):
             raise UsageError(Problem("plan.carries", f"{flag}: how much comes is what is asked", f"leave {flag} out"))
+    if run.model != ANY:
+        refuse_two_stacks(run, library.card(run.model))
     reads = run.model != ANY and not library.card(run.model).architecture.generates
     promise, notes = promised(goal, reads=reads)
     if promise.percent is not None:

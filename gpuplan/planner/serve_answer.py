@@ -19,7 +19,7 @@ from gpuplan.planner.refusals import refusals
 from gpuplan.planner.serve import Served, ServeSearch, Wanted
 from gpuplan.planner.serve_ask import unit_ask
 from gpuplan.planner.serve_fleet import autoscaled, fleet_figures, fleet_words, price_each
-from gpuplan.planner.serve_load import Loaded, loaded, promised, refuse_of_reader
+from gpuplan.planner.serve_load import Loaded, loaded, promised, refuse_of_reader, refuse_two_stacks
 from gpuplan.planner.serve_percentiles import Percentiles
 from gpuplan.planner.spending import spending
 from gpuplan.planner.surer import said_of, surer
@@ -54,7 +54,9 @@ def plan_serve(goal: PlanServeAsk, run: ServeAsk, library: Library) -> Planned:
         GpuplanError: the question is wrong, or what is needed is not known.
     """
     form, run = run.emit, run.replaced(emit=None)
-    reads = not library.card(run.model).architecture.generates
+    card = library.card(run.model)
+    refuse_two_stacks(run, card)
+    reads = not card.architecture.generates
     if reads:
         refuse_of_reader(goal, run)
     load = loaded(goal, run)

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from gpuplan.models.card import ModelCard
+
 PER_USER = 1 / 60
 """Requests a second of one user who is there: a question a minute. The usual answer of 256 tokens is 192 words, which take 48 s to
 read at 238 words a minute (M. Brysbaert, How many words do we read per minute?, Journal of Memory and Language 109, 2019)."""
@@ -116,6 +118,22 @@ def _of_reader(goal: Promised) -> tuple[Promise, tuple[Note, ...]]:
         return Promise(e2e=goal.e2e, reads=True), ()
     text = f"a mean time of {1000 * READ:g} ms is taken as promised, that in which 99 in 100 are answered by {READ_RULES}"
     return Promise(e2e=READ, reads=True), (Note("plan.promise", text, "promise otherwise with --e2e"),)
+
+
+def refuse_two_stacks(run: ServeAsk, card: ModelCard) -> None:
+    """Refuse a model that reads with one stack and writes with another, of which no load is modelled.
+
+    Raises:
+        UsageError: it has two stacks.
+    """
+    if not card.architecture.two_stacks:
+        return
+    where = f"compare serve {card.id} --on l4,l40s,h100" if run.on == "any" else f"serve {card.id} --on {run.on}"
+    what = f"{card.id} reads with an encoder and writes with a decoder: what comes of a stream of requests to one is not modelled"
+    told = "how fast a whole batch is read and written"
+    if card.architecture.frame_ms is not None or card.architecture.source_tokens:
+        told = "how many seconds of sound are written down in a second"
+    raise UsageError(Problem("plan.two-stacks", what, f"`gpuplan {where}` says {told}"))
 
 
 def refuse_of_reader(goal: PlanServeAsk, run: ServeAsk) -> None:

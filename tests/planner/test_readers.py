@@ -116,6 +116,16 @@ def test_no_form_speaks_of_tokens_that_are_made(call: Call, words: tuple[str, ..
     assert not any(word in text for word in ("ttft", "tpot", "output", "unknown"))
 
 
+@pytest.mark.parametrize("model", ["whisper-large-v3", "t5-large"])
+@pytest.mark.parametrize("words", [("serve", "--rate", "2"), ("carries", "--on", "h100")], ids=" ".join)
+def test_a_model_of_two_stacks_is_told_what_to_ask(call: Call, words: tuple[str, ...], model: str) -> None:
+    said = call("plan", words[0], model, *words[1:])
+    assert said.code == 2
+    assert f"error: {model} reads with an encoder and writes with a decoder" in said.err
+    asked = said.err.split("`gpuplan ")[1].split("`")[0]
+    assert call(*asked.split()).code == 0
+
+
 def test_a_time_that_nothing_keeps_is_told_what_would_be(call: Call) -> None:
     said = call("plan", "serve", "bge-m3", "--rate", "100", "--e2e", "1ms", "--on", "h100,l4")
     assert said.code == 3
