@@ -32,13 +32,22 @@ HELD_PLANS = 4
 """Plans whose tables are kept: some megabytes each."""
 
 
+def refuse_percent(percent: float | None) -> None:
+    """Refuse a percentile that simulations do not tell.
+
+    Raises:
+        UsageError: it is none of `TOLD`.
+    """
+    if percent is not None and percent not in TOLD:
+        what = f"--p {percent:g}: a simulation tells {', '.join(f'{one:g}' for one in TOLD)}"
+        raise UsageError(Problem("plan.percent", what, "use one of them, or leave --p out for the mean"))
+
+
 class Percentiles:
     """Fleets for a percentile, of a search for the mean."""
 
     def __init__(self, search: ServeSearch, promise: Promise, crew: Crew) -> None:
-        if promise.percent not in TOLD:
-            what = f"--p {promise.percent:g}: a simulation tells {', '.join(f'{one:g}' for one in TOLD)}"
-            raise UsageError(Problem("plan.percent", what, "use one of them, or leave --p out for the mean"))
+        refuse_percent(promise.percent)
         self.search, self.promise, self.crew = search, promise, crew
         self.found: dict[Hashable, Served] = {}
         self.tried: set[Hashable] = set()

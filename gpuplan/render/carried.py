@@ -93,7 +93,7 @@ def records(found: Carried) -> Iterator[dict[str, object]]:
     for one in found.most:
         record: dict[str, object] = {name: getattr(one, name) for name in ("figure", "value", "model", "weights", "replicas")}
         record["plan"] = {name: value for name, value in one.asked.items() if value is not None}
-        for key in READ_TIMES if _reads(found) else TIMES:
+        for key in _keys(found):
             known = one.estimate is not None and key in one.estimate.figures
             record[key] = float(one.estimate.figures[key].value) if known and one.estimate is not None else None
             low, high = one.estimate.ranges[key] if known and one.estimate is not None else (None, None)
@@ -128,7 +128,22 @@ def _table(found: Carried) -> tuple[Sequence[str], list[list[str]], str]:
     """Heads, rows and how they are aligned."""
     if _reads(found):
         return READ_HEADS, [_row(one, READ_TIMES) for one in found.most], READ_ALIGNED
-    return HEADS, [_row(one, TIMES) for one in found.most], ALIGNED
+    part = _part(found)
+    heads = [f"{head[:4]} {part}{head[4:]}" if part and head[:4] in ("TTFT", "TPOT") else head for head in HEADS]
+    return heads, [_row(one, _keys(found)) for one in found.most], ALIGNED
+
+
+def _part(found: Carried) -> str:
+    """The part of the requests that the promise is of, such as `p99`; empty: it is of their mean."""
+    return next((one.figure.split("_")[1] for one in found.limits if "_p" in one.figure), "")
+
+
+def _keys(found: Carried) -> Sequence[str]:
+    """The figures of the times that are told."""
+    if _reads(found):
+        return READ_TIMES
+    part = _part(found)
+    return [key.replace("_s", f"_{part}_s") for key in TIMES] if part else TIMES
 
 
 def _name(one: Most) -> str:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import product
 from typing import Any
 
 import pytest
 
+from gpuplan.errors import UsageError
+from gpuplan.estimate.carried import Carried
 from gpuplan.estimate.planned import Planned
 from gpuplan.plan.ask_serving import ServeAsk
 from gpuplan.planner import serve_percentiles
@@ -82,3 +85,41 @@ def test_a_mixture_of_experts_with_many_divisions_takes_few_simulations(monkeypa
     assert isinstance(found, Planned)
     assert len(found.best) == 2
     assert len(asked) <= 12
+
+
+def most_of(**given: str) -> dict[str, float]:
+    found = planned(
+        "plan carries", {"model": "qwen2.5-0.5b", "on": "2xl4", "ttft": "150ms", "tpot": "8ms", "prompt": "512", **given}
+    )
+    assert isinstance(found, Carried)
+    return {one.figure: one.value for one in found.most}
+
+
+def test_a_fleet_carries_less_for_99_in_100_and_no_division_more() -> None:
+    mean, most = most_of(), most_of(p="99")
+    assert 0 < most["rate_per_s"] < mean["rate_per_s"]
+    assert 0 < most["requests_in_flight"] <= mean["requests_in_flight"]
+    library, promise = Library.shared((), calibrated=False), Promise(ttft=0.15, tpot=0.008, percent=99)
+    kept = []
+    for weights, tp in product((None, "fp8"), (1, 2)):
+        division: Mapping[str, Any] = {"weights": weights, "tp": tp, "pp": 1, "dp": 2 // tp}
+        ask = ServeAsk(model="qwen2.5-0.5b", on="2xl4", prompt=512, simulate=True, **division)
+        for part in (0.999, 1.04):
+            whole = answer_serving(ask.replaced(rate=part * most["rate_per_s"]), library)
+            kept.append((part, serve_percentiles.keeps(whole, promise)))
+    assert (0.999, True) in kept
+    assert (1.04, True) not in kept
+
+
+@pytest.mark.parametrize(("given", "said"), [({"p": "97"}, "--p 97"), ({"model": "any", "p": "99"}, "the mean is told")], ids=str)
+def test_percentiles_that_are_not_told_are_refused(given: dict[str, str], said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        planned("plan carries", {"model": "qwen2.5-0.5b", "on": "l4", **given})
+
+
+def test_a_promise_that_no_load_keeps_for_99_in_100_is_said() -> None:
+    given = {"model": "qwen2.5-0.5b", "on": "l4", "prompt": "512", "ttft": "40ms", "p": "99", "prompt_spread": "3"}
+    found = planned("plan carries", given)
+    assert isinstance(found, Carried)
+    assert not found.most
+    assert any("kept in the mean, but by no load for 99 in 100" in note.text for note in found.notes)

@@ -291,10 +291,3 @@ def test_users_of_one_machine_are_told_the_rate_to_ask_with(call: Call) -> None:
 def test_a_batch_that_replicas_cannot_share_is_said(call: Call) -> None:
     said = call("serve", "llama-3.1-8b", "--on", "16xh100", "--dp", "16", "--batch", "3")
     assert "a batch of 3 is no whole share of 16 replicas" in " ".join(said.out.split())
-
-
-def test_percentiles_of_what_a_fleet_carries_are_not_told(call: Call) -> None:
-    said = call("plan", "carries", "llama-3.1-8b", "--on", "l40s", "--ttft", "1s", "--p", "95")
-    assert said.code == 2
-    assert said.err.startswith("error: --p 95: of what a fleet carries the mean is told\n")
-    assert "leave --p out" in said.err
