@@ -24,7 +24,7 @@ FEW = 16
 """So many divisions are sooner looked at one by one than numpy is imported: most are dismissed by their memory."""
 AS_FAST = 0.995
 """Of divisions within half a percent of the fastest the one with the fewest stages is taken, which answers sooner."""
-AS_PLAIN = 0.97
+AS_PLAIN = 0.98
 """Where replicas may share experts, of divisions within so much of the fastest the one with the fewest means of it is taken: an
 estimate does not tell them apart, and each of them is one more thing to set up."""
 TILE = 16
