@@ -71,7 +71,7 @@ def paired(ask: ServeAsk, library: Library) -> Pair:
     Each side is divided as makes the most tokens a second; at a rate, other divisions that keep it with as few accelerators, or
     fewer, are taken where they answer sooner.
     """
-    write, read = settled(_writing(ask), library), settled(_reading(ask), library)
+    write, read = settled(_writing(ask), library, decodes=True), settled(_reading(ask), library)
     first = _pair(ask, library, write, read)
     return first if ask.rate is None else _soonest(ask, library, first, write, read)
 
@@ -106,8 +106,9 @@ def _soonest(ask: ServeAsk, library: Library, first: Pair, write: Settled, read:
     figures = {name: float(term.value) for name, term in first.answer.figures.items()}
     each = float(ask.rate or 0.0) * write.plan.output * figures["tpot_s"] / figures["decode_workers"]
     writes, reads = [write], [read]
-    for batch in (ceil(each), 1):
-        writes += _fastest_with(_writing(ask), batch, library, writes)
+    # A faster division has fewer at once of the same rate: how many, its own steps say.
+    for batch in dict.fromkeys(max(ceil(each / 2**halved), 1) for halved in range(ceil(each).bit_length() + 1)):
+        writes += _fastest_with(_writing(ask), batch, library, writes, decodes=True)
     reads += _fastest_with(_reading(ask), 1, library, reads)
     tried = [first]
     for one, other in product(writes, reads):
@@ -129,15 +130,17 @@ def _cost(pair: Pair) -> tuple[float, float]:
     return float(found["accelerators"].value), float(found["e2e_s"].value)
 
 
-def _fastest_with(question: ServeAsk, batch: int, library: Library, known: Sequence[Settled]) -> list[Settled]:
+def _fastest_with(
+    question: ServeAsk, batch: int, library: Library, known: Sequence[Settled], *, decodes: bool = False
+) -> list[Settled]:  # fmt: skip
     """The division of a side that is the fastest with so many sequences at once, with as many as it has room for; none if known."""
     if question.batch is not None:
         return []
     try:
-        found = settled(question.replaced(batch=batch), library)
+        found = settled(question.replaced(batch=batch), library, decodes=decodes)
         if not found.fits:
             return []
-        pinned = settled(question.replaced(**_pinned(found.plan)), library)
+        pinned = settled(question.replaced(**_pinned(found.plan)), library, decodes=decodes)
     except (PlanError, InfeasibleError):
         return []
     if any(one.plan.parallel == pinned.plan.parallel and one.plan.settings == pinned.plan.settings for one in known):

@@ -68,6 +68,8 @@ class Judges(Record, eq=False):
     """What was found of the divisions that fit, in pieces, so that they can be compared otherwise without another estimate."""
     alone: bool = False
     """Whether there is but one division: then nothing is compared, and but for what fits all is estimated with its answer."""
+    decodes: bool = False
+    """Whether only answers are written, to prompts that are read elsewhere: then decode steps alone are compared."""
 
     def plan(self, plan: ServePlan) -> ServePlan:
         """A division with its batch."""
@@ -190,7 +192,9 @@ class Judges(Record, eq=False):
         return Judged(one.part, 0, (where(near, 0.0, 1.0), *plain, value, one.plainly, *_size(one.part)))
 
     def _speed(self, part: Part[ServePlan]) -> Any:
-        return served_figures(self.subject, self.plan(part.plan)).figures["tokens_per_s"].value
+        plan = self.plan(part.plan)
+        figures = served_figures(self.subject, plan).figures
+        return plan.batch * plan.parallel.dp / figures["itl_s"].value if self.decodes else figures["tokens_per_s"].value
 
     def held(self, plan: ServePlan) -> tuple[Any, Any, ServingMemory]:
         """Which divisions, with their batch, fit, how surely (the less the surer), and what they hold."""
