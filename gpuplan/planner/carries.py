@@ -119,7 +119,10 @@ def _why_not(goal: PlanCarriesAsk, run: ServeAsk, promise: Promise, library: Lib
     """Why not even one request is carried."""
     groups = [group for group in _groups(goal, run.replaced(rate=1.0), promise, library) if group.fits.any()]
     if not groups:
-        yield Note("plan.too-large", f"{run.model} does not fit in any format that is tried", "`gpuplan fit` tells what it takes")
+        told = "`gpuplan fit` tells what it takes"
+        if goal.lowest_bits is None and run.weights is None:
+            told = f"--lowest-bits 4 tries 4-bit weights too; {told}"
+        yield Note("plan.too-large", f"{run.model} does not fit in any format that is tried", told)
         return
     slow = False
     for key, most in promise.replaced(percent=None).limits.items():

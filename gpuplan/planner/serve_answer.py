@@ -23,7 +23,7 @@ from gpuplan.planner.serve_load import Loaded, loaded, promised, refuse_of_reade
 from gpuplan.planner.serve_percentiles import Percentiles
 from gpuplan.planner.spending import spending
 from gpuplan.planner.surer import said_of, surer
-from gpuplan.planner.where import places
+from gpuplan.planner.where import MOST, places
 from gpuplan.planner.why import ALIKE, CHEAPER, said_to_beat
 from gpuplan.search.library import Library
 from gpuplan.search.load import rate_text
@@ -145,7 +145,7 @@ class _Answer:
         binds, flips = (self.binds(served[0], best[0]), tuple(self.flips(served))) if served else ("", ())
         if best:
             grown = autoscaled(self.load, self.want, served[0], best[0])
-            notes = (*notes, *self.quality(), *grown)
+            notes = (*notes, *self.quality(), *self.vast(served[0]), *grown)
             replicas = best[0]
             if self.pools:
                 from gpuplan.planner.serve_pools import beside, binds_of
@@ -226,6 +226,13 @@ class _Answer:
         weights = chosen.option.weights
         text = f"weights are quantised to {weights}: {TOLD[BITS[weights]]}; of {self.want.run.model} nothing is on record"
         yield Note("plan.quality", text, "--lowest-bits 16 leaves them as published")
+
+    def vast(self, served: Served) -> Iterator[Note]:
+        """That the fleet is a very large one, where nobody said how many accelerators there are."""
+        count = served.fleet.accelerators
+        if self.want.most is None and count > MOST:
+            text = f"{count:,} accelerators are taken as if there were so many: nobody says how many can be had"
+            yield Note("plan.vast", text, "--max-count does")
 
     def surely(self, served: Served, best: Sequence[Candidate]) -> Iterator[Note]:
         """That the high end of a promised time breaks the promise, and how many parts would keep it there too."""

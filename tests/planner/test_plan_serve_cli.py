@@ -95,6 +95,17 @@ def test_what_lacks_data_is_told_with_the_reason(call: Call) -> None:
     assert any("lacks data" in note and "no network is known" in note for note in found["notes"])
 
 
+def test_a_fleet_that_nobody_can_have_is_said(call: Call) -> None:
+    found = answered(call, "plan", "serve", "llama-3.1-8b", "--rate", "1e9", "--on", "h200", "--best", "1")
+    assert any("as if there were so many" in note for note in found["notes"])
+
+
+def test_a_model_that_fits_in_fewer_bits_is_told_so(call: Call) -> None:
+    said = call("plan", "carries", "llama-3.3-70b", "--on", "2xrtx-3090")
+    assert said.code == 3
+    assert "--lowest-bits 4 tries 4-bit weights too" in " ".join(said.out.split())
+
+
 def test_users_and_promises_have_defaults_that_are_said(call: Call) -> None:
     notes = " ".join(answered(call, *SERVE, "--users", "600")["notes"])
     assert "once a minute: 10 requests a second" in notes
