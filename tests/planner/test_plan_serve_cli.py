@@ -95,6 +95,18 @@ def test_what_lacks_data_is_told_with_the_reason(call: Call) -> None:
     assert any("lacks data" in note and "no network is known" in note for note in found["notes"])
 
 
+def test_what_has_no_price_is_told_what_else_a_fleet_may_have_least_of(call: Call) -> None:
+    said = call("plan", "serve", "gpt-oss-120b", "--rate", "50", "--on", "gb200-nvl72")
+    assert said.code == 5
+    assert "or --minimize gpus or energy" in " ".join(said.err.split())
+
+
+def test_one_user_beside_a_full_batch_is_said(call: Call) -> None:
+    words = ("compare", "serve", "llama-3.1-8b", "--on", "m3-ultra,rtx-3090")
+    assert "of one user with m3-ultra, of a full batch with rtx-3090" in " ".join(call(*words).out.split())
+    assert "of a full batch" not in call(*words, "--batch", "1").out
+
+
 def test_a_fleet_that_nobody_can_have_is_said(call: Call) -> None:
     found = answered(call, "plan", "serve", "llama-3.1-8b", "--rate", "1e9", "--on", "h200", "--best", "1")
     assert any("as if there were so many" in note for note in found["notes"])
