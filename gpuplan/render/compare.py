@@ -90,7 +90,8 @@ def winner_lines(order: Sequence[Standing]) -> list[str]:
 
 def _unlike_batches(order: Sequence[Standing]) -> list[str]:
     """That one engine is asked for one sequence and another for as many as it holds, as their users have them: unlike questions."""
-    asked = {one.name: one.answer.question.get("batch", "") for one in order if one.answer is not None and one.fits}
+    some = [(one.name, one.answer) for one in order if one.answer is not None and one.fits]
+    asked = {name: one.question.get("batch", "") for name, one in some if any(each.name == "batch" for each in one.chosen)}
     alone = [name for name, batch in asked.items() if batch == "1"]
     many = [name for name, batch in asked.items() if batch not in ("", "1")]
     if not alone or not many:
