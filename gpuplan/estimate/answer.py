@@ -78,7 +78,7 @@ def serving_answer(made: ServingFigures, said: Said, *, task: Task = "serve") ->
     elif made.prefill is not None and made.whole is not None:
         breakdowns.insert(0, Breakdown("one sequence", made.prefill.seconds, made.prefill.parts))
         breakdowns.insert(1, Breakdown("a batch of sequences", made.whole.seconds, made.whole.parts))
-    return _answer(task, said, made.figures, breakdowns).replaced(bounds=made.bounds, prints=made.prints)
+    return _answer(task, said, made.figures, breakdowns).replaced(bounds=made.bounds, prints=made.prints, floors=made.floors)
 
 
 def answer_of_parts(figures: Mapping[str, Term], breakdowns: Sequence[Breakdown], said: Said) -> Estimate:
@@ -121,6 +121,7 @@ def with_pins(estimate: Estimate, pins: Mapping[str, float]) -> Estimate:
             figures=made.figures,
             breakdowns=made.breakdowns,
             bounds=made.bounds,
+            floors=made.floors,
             verdict=_verdict(made.figures, made.breakdowns[-1]),
         )
     except (ArithmeticError, ImpossibleError) as error:

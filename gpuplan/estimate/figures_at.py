@@ -27,10 +27,13 @@ class Priced(Record, kw_only=True, eq=False):
     def of(cls, made: ServingFigures) -> Priced:
         """The figures with the low and high of each, as an estimate of one plan has them."""
         bounds = {f"bound.{key}": term for key, term in made.bounds.items()}
-        found = intervals({**made.figures, **bounds}, [*bounds, *bounding(made.figures)])
+        floors = {f"floor.{key}": term for key, term in made.floors.items()}
+        found = intervals({**made.figures, **bounds, **floors}, [*bounds, *bounding(made.figures)])
         ranges = {}
         for key in made.figures:
             low, high = found[key]
+            if key in made.floors:
+                low = np.maximum(low, np.minimum(found[f"floor.{key}"][0], made.figures[key].value))
             ranges[key] = low if key in SIGNED else np.maximum(low, 0.0), np.minimum(high, 1.0) if key in SHARES else high
         return cls(made=made, ranges=ranges)
 

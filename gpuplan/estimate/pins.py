@@ -113,11 +113,12 @@ def with_values(made: T, pins: Pins) -> T:
 
 
 class Made(Record):
-    """Figures by their JSON key, breakdowns, and the bounds that no doubt passes."""
+    """Figures by their JSON key, breakdowns, and the bounds and floors that no doubt passes."""
 
     figures: Mapping[str, Term]
     breakdowns: tuple[Breakdown, ...]
     bounds: Mapping[str, Term]
+    floors: Mapping[str, Term]
 
 
 def answered(estimate: Estimate, pins: Pins) -> Made:
@@ -185,7 +186,7 @@ def _is_result(figures: Mapping[str, Term], name: str) -> bool:
 
 
 def _recomputed(estimate: Estimate, pins: Pins) -> Made:
-    return _again(Made(estimate.figures, estimate.breakdowns, estimate.bounds), pins)
+    return _again(Made(estimate.figures, estimate.breakdowns, estimate.bounds, estimate.floors), pins)
 
 
 def _again(made: Made, pins: Pins) -> Made:

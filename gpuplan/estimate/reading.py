@@ -46,6 +46,7 @@ def reading_figures(subject: Subject, plan: ServePlan) -> ServingFigures:
     whole = model.prefill("batch_prefill", model.serve.batch)
     load = plan.load
     kept, count, seconds = _batches(model, alone, whole) if load is None else _under_load(model, load, alone, whole)
+    floors = {} if load is None else {"latency_s": _alone(model, alone, "load.latency_alone")}
     figures = {**kept, **memory_figures(memory, subject.hw.memory_capacity)}
     if not subject.arch.remembers:
         del figures["kv_cache_bytes_per_sequence"]
@@ -53,7 +54,9 @@ def reading_figures(subject: Subject, plan: ServePlan) -> ServingFigures:
     bounds = shares_of_peak(
         subject, model.serve, {"prefill": (model.prompt(), alone.seconds)}, peak=products_peak(subject.hw, model.types().matmul)
     )
-    return as_set(ServingFigures(figures=figures, memory=memory, prefill=alone, whole=whole, bounds=bounds), subject.pins)
+    return as_set(
+        ServingFigures(figures=figures, memory=memory, prefill=alone, whole=whole, bounds=bounds, floors=floors), subject.pins
+    )
 
 
 def most_read(subject: Subject, plan: ServePlan) -> Term:
@@ -73,9 +76,8 @@ def _batches(model: ServingModel, alone: ServingPhase, whole: ServingPhase) -> t
     replicas = subject.plan("dp", model.plan.parallel.dp)
     sequences = product.term("batch.sequences", a=model.serve.batch, b=replicas)
     tokens = product.term("batch.tokens", a=sequences, b=model.prompt())
-    request = subject.habit("request_host", model.profile.request_host)
     found = {
-        "latency_s": total("latency", {"prefill": alone.seconds, "request": request}),
+        "latency_s": _alone(model, alone, "latency"),
         "sequences_per_s": rate.term("sequences_per_s", count=sequences, seconds=whole.seconds),
         "sequences_per_s_per_accelerator": rate.term(
             "sequences_per_s_per_accelerator",
@@ -86,6 +88,11 @@ def _batches(model: ServingModel, alone: ServingPhase, whole: ServingPhase) -> t
         "batch_time_s": whole.seconds,
     }
     return found, sequences, whole.seconds
+
+
+def _alone(model: ServingModel, alone: ServingPhase, name: str) -> Term:
+    """The time of a request that is alone."""
+    return total(name, {"prefill": alone.seconds, "request": model.subject.habit("request_host", model.profile.request_host)})
 
 
 def _under_load(model: ServingModel, load: Load, alone: ServingPhase, whole: ServingPhase) -> tuple[dict[str, Term], Term, Term]:

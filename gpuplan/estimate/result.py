@@ -121,6 +121,8 @@ class Estimate(Record):
     """Figures of which nothing may reach 1 if requests that come at a rate are to be answered at all: what of a rate is used."""
     bounds: Mapping[str, Term] = field(default_factory=dict)
     """Shares of a peak that are not printed: no doubt carries a time below its work at that peak."""
+    floors: Mapping[str, Term] = field(default_factory=dict)
+    """Times that are not printed, by the figure that is never below them: doubt carries neither end of it there."""
     advice: Advice = no_changes
     """Looks for the changes that help, which takes longer than the answer; asked once somebody reads `changes`."""
 
@@ -161,10 +163,13 @@ class Estimate(Record):
         """
         made: dict[str, tuple[float, float]] = {}
         bounds = {f"bound.{key}": term for key, term in self.bounds.items()}
-        found = interval({**self.figures, **bounds}, [*bounds, *bounding(self.figures)])
+        floors = {f"floor.{key}": term for key, term in self.floors.items()}
+        found = interval({**self.figures, **bounds, **floors}, [*bounds, *bounding(self.figures)])
         for key, ends in ((key, found[key]) for key in self.figures):
             low, middle, high, most = ends[0], float(self.figures[key].value), ends[1], most_of(key, self.figures)
             low, high = low if key in SIGNED else max(low, 0.0), min(high, most) if key in SHARES else high
+            if key in self.floors:
+                low = max(low, min(found[f"floor.{key}"][0], middle))
             slack = _ROUNDING * abs(middle)
             if impossible(key, low, most) or impossible(key, high, most) or not low - slack <= middle <= high + slack:
                 raise ImpossibleError(_problem(f"{key} runs from {low:.6g} to {high:.6g} around {middle:.6g}", self.figures[key]))
@@ -180,7 +185,7 @@ class Estimate(Record):
         made = super().replaced(**changes)
         if "changes" in self.__dict__ and "advice" not in changes:
             made.__dict__["changes"] = self.changes
-        if "ranges" in self.__dict__ and changes.keys().isdisjoint(("figures", "bounds", "filled")):
+        if "ranges" in self.__dict__ and changes.keys().isdisjoint(("figures", "bounds", "floors", "filled")):
             made.__dict__["ranges"] = self.ranges
         return made
 

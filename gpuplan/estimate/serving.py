@@ -29,7 +29,7 @@ from gpuplan.formulas.basic import (
 from gpuplan.formulas.queueing import uncached_tokens, uneven_context
 from gpuplan.formulas.training import unmodelled_seconds
 from gpuplan.models.block_types import BLOCK_TYPES
-from gpuplan.num import any_true
+from gpuplan.num import all_true, any_true
 from gpuplan.plan.parallelism import Parallelism
 from gpuplan.plan.precision import KV_BYTES, byte, stored_in
 from gpuplan.plan.serve import ServePlan
@@ -110,7 +110,8 @@ class ServingModel(Record, kw_only=True):
         profile = serving_profile(subject.engine, subject.hw)
         if plan.settings.chunked_prefill is not None:
             profile = profile.replaced(whole_prompts=not plan.settings.chunked_prefill)
-        profile = in_chunks(profile, subject.arch, plan)
+        whole = profile
+        profile = in_chunks(whole, subject.arch, plan, lambda tokens: cls._of(subject, plan, whole).holds(tokens))
         mixed = plan.settings.mixed_chunk
         if mixed is not None and profile.schedule is not None:
             steps: Steps = "mixed" if mixed else "prefill-first"
@@ -121,6 +122,11 @@ class ServingModel(Record, kw_only=True):
             profile = profile.replaced(graphs=None, layer_graphs=None, captures=None)
         if plan.settings.uses_host and profile.host is not None and profile.host.utilization is not None:
             profile = profile.replaced(memory_utilization=profile.host.utilization)
+        return cls._of(subject, plan, profile)
+
+    @classmethod
+    def _of(cls, subject: Subject, plan: ServePlan, profile: ServingProfile) -> ServingModel:
+        """The shared leaves of a plan on an engine that serves so."""
         p = plan.parallel
         serve = ServeTerms(
             tp=subject.plan("tp", p.tp),
@@ -145,6 +151,12 @@ class ServingModel(Record, kw_only=True):
     def memory(self) -> ServingMemory:
         """What the fullest rank holds, against the share of memory that the engine takes."""
         return serving_memory(self)
+
+    def holds(self, tokens: float) -> bool:
+        """Whether the caches of a replica hold one sequence of so many tokens, without which no engine starts that accepts it."""
+        longest = self.serve.replaced(context=self.subject.plan("longest", tokens))
+        memory = self.replaced(serve=longest, leaves=self.subject.leaves()).memory()
+        return all_true(memory.sequence.value <= memory.pool.value)
 
     def source(self) -> Term | None:
         """Positions that attention across sees: of the encoder of an encoder-decoder, or of images; None: there are none."""
@@ -183,7 +195,20 @@ class ServingModel(Record, kw_only=True):
 
     def setting(self, name: _Quantity) -> Term:
         """A quantity of the engine: what the plan sets (`plan.<name>`), or the engine's habit (`engine.<name>`)."""
-        return _set_or_habit(self.subject, self.plan, name, getattr(self.profile, name))
+        made = _set_or_habit(self.subject, self.plan, name, getattr(self.profile, name))
+        return self._of_longest(made) if name == "max_batched_tokens" else made
+
+    def _of_longest(self, tokens: Term) -> Term:
+        """Tokens of a pass at most, with room for the longest sequence where the engine cuts none of such a model."""
+        whole, arch, given = self.profile.whole_encoders, self.subject.arch, self.plan.settings.max_context
+        if whole is None or whole.passes is None or arch.decoder.kind != "encoder":
+            return tokens
+        if self.plan.settings.max_batched_tokens is not None or (arch.max_context is None and given is None):
+            return tokens
+        longest = (
+            self.subject.plan("max_context", given) if given is not None else self.leaves("max_context", arch.max_context or 0)
+        )
+        return larger.term("pass.tokens", a=tokens, b=longest)
 
     def limit(self) -> Term:
         """Sequences that the engine runs at once at most."""

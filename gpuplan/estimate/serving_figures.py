@@ -49,6 +49,8 @@ class ServingFigures(Record, kw_only=True):
     """What comes of the load; None: there is none, or more of it than the replicas keep."""
     bounds: dict[str, Term] = field(default_factory=dict)
     """Shares of the peak that the least arithmetic of a phase takes."""
+    floors: dict[str, Term] = field(default_factory=dict)
+    """Times by the figure that is never below them, whatever is doubtful: those of a request that nobody waits beside."""
 
 
 def memory_figures(memory: ServingMemory, capacity: Term) -> dict[str, Term]:
@@ -151,9 +153,12 @@ def _loaded_figures(model: ServingModel, memory: ServingMemory, load: Load) -> S
     figures |= image_figures(model, alone.parts)
     passed = {"prefill": (model.uncached(model.prompt()), alone.seconds)}
     bounds = shares_of_peak(subject, model.serve, passed, peak=products_peak(subject.hw, model.types().matmul))
+    floor = total(
+        "load.first_alone", {"prefill": alone.seconds, "request": subject.habit("request_host", model.profile.request_host)}
+    )
     made = ServingFigures(
         figures=figures, memory=memory, prefill=alone, decode=None if found is None else found.decode, loaded=found,
-        bounds=bounds, prints=model.profile.prints,
+        bounds=bounds, prints=model.profile.prints, floors={"ttft_s": floor},
     )  # fmt: skip
     return as_set(made, subject.pins)
 

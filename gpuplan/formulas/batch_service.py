@@ -165,6 +165,18 @@ def in_turns(*, users: Count, most: Count, pp: Count) -> Count:
     return minimum(maximum(users / (pp + 1), 1.0), maximum(most, 1.0))
 
 
+@formula(DEFINITION)
+def through_stages(
+    *, read: Seconds, first_each: Seconds, first_start: Seconds, each: Seconds, start: Seconds, in_pass: Count, pp: Count
+) -> Seconds:  # fmt: skip
+    """Time of a request in turns at a first stage that does more than the others: no less than its pass takes through all of them.
+
+    >>> through_stages(read=0.2, first_each=0.03, first_start=0.1, each=0.01, start=0.1, in_pass=10.0, pp=3)
+    0.8
+    """
+    return maximum(read, first_start + first_each * in_pass + (pp - 1) * (start + each * in_pass))
+
+
 @formula(_LITTLE)
 def latency_in_turns(
     *, users: Count, each: Seconds, start: Seconds, in_pass: Count, pp: Count, full: Seconds, most: Count

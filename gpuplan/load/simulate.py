@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from heapq import heapify, heappop, heappush
 
 import numpy as np
@@ -110,17 +110,10 @@ def simulate(
     Times are told of the requests from `steady_from` on: those before fill the replicas. `seed` draws which drafts are accepted.
     Each replica goes from one change of its batch to the next: between them, decode steps are summed in closed form.
     """
-    shared, pages = None, service.rules.pages
-    if reading is None:
-        rules, shared = with_shared(requests, service.rules)
-        service = service.replaced(rules=rules)
-    fleet = _Fleet(requests, service, reading, router, seed, shared)
-    try:
-        fleet.run()
-    finally:
-        over(_WORK)  # Else the answer would stand behind the bar, on its line.
+    fleet = Fleet.of(requests, service, reading=reading, router=router, seed=seed)
+    fleet.run()
     made = fleet.answer(steady_from)
-    return made if shared is None else _with_beginnings(made, requests.prefixes, service.rules.pages / pages)
+    return made if fleet.shared is None else _with_beginnings(made, requests.prefixes, fleet.left)
 
 
 def _with_beginnings(made: Simulated, prefixes: int, left: float) -> Simulated:
@@ -198,13 +191,27 @@ class _Pool:
         )  # fmt: skip
 
 
-class _Fleet:
+class Fleet:
     """Replicas behind routers, and requests on their way to them."""
+
+    @classmethod
+    def of(
+        cls, requests: Requests, service: Service, *, reading: Reading | None = None, router: Router = "round-robin", seed: int = 0
+    ) -> Fleet:  # fmt: skip
+        """The fleet before the first request; `seed` draws which drafts are accepted."""
+        if reading is not None:
+            return cls(requests, service, reading, router, seed, None)
+        rules, shared = with_shared(requests, service.rules)
+        made = cls(requests, service.replaced(rules=rules), None, router, seed, shared)
+        made.left = rules.pages / max(service.rules.pages, 1)
+        return made
 
     def __init__(
         self, requests: Requests, service: Service, reading: Reading | None, router: Router, seed: int, shared: Numbers | None
     ) -> None:  # fmt: skip
-        self.requests, self.reading = requests, reading
+        self.requests, self.reading, self.shared = requests, reading, shared
+        self.left = 1.0
+        """The part of the caches that is not taken by beginnings of prompts that all share."""
         count = len(requests)
         prompt, output, cached = (
             array("q", np.ascontiguousarray(one, dtype=np.int64).tobytes())
@@ -230,12 +237,34 @@ class _Fleet:
         """When the link of a rank that reads prompts is free."""
         self._there = array("d", [float("nan")]) * count
         """When the caches of a request are with the worker that writes its answer, where another one read its prompt."""
-        self._sent = array("d", [float("nan")]) * count
+        self.sent = array("d", [float("nan")]) * count
 
-    def run(self) -> None:
-        """Every event in the order of time; of a request and the end of a step at one moment, the request comes first."""
+    def run(self, enough: Callable[[Sequence[int]], bool] | None = None) -> bool:
+        """Every event in the order of time; of a request and the end of a step at one moment, the request comes first.
+
+        Ends before the last one where `enough` says so of requests that are just answered; whether it went on to the last.
+        """
+        try:
+            return self._run(enough)
+        finally:
+            over(_WORK)  # Else the answer would stand behind the bar, on its line.
+
+    def told(self, steady_from: int) -> tuple[NDArray[np.bool_], Floats, Floats, Floats]:
+        """Which requests from this one on are answered, and when each of all was sent, had its first token and its last."""
+        asked, fates, writing = self.requests, self.pools[0].fates, self.writing
+        first, finished = np.array(fates.first), np.array(writing.fates.finished)
+        if self.reading is not None:
+            # Its worker tells the first token, when it has a place and the caches are there.
+            there = np.array(self._there)
+            first = np.where(asked.output > 1, np.array(writing.fates.admitted), there)
+            finished = np.where(asked.output > 1, finished, first)
+        at = np.isfinite(finished)
+        begins = steady_from if steady_from < int(at.sum()) else 0
+        return at & (np.arange(len(asked)) >= begins), np.array(self.sent), first, finished
+
+    def _run(self, enough: Callable[[Sequence[int]], bool] | None) -> bool:
         coming, left = self._coming()
-        host, sent = self.pools[0].service.host, self._sent
+        host, sent = self.pools[0].service.host, self.sent
         events: list[tuple[float, int, int]] = []
         units = [unit for pool in sorted(self.pools, key=lambda one: one.first) for unit in pool.units]
         pools = [pool for pool in sorted(self.pools, key=lambda one: one.first) for _ in pool.units]
@@ -269,6 +298,8 @@ class _Fleet:
             if not done:
                 continue
             pools[at].ended(done)
+            if enough is not None and pools[at] is self.writing and enough(done):
+                return False
             for request in done:
                 if pools[at] is not self.writing and (then := self._hand_over(request, now)) and self.output[request] > 1:
                     heappush(events, (then, -1, -1 - request))
@@ -276,6 +307,7 @@ class _Fleet:
                     following = left.popleft()
                     sent[following] = now
                     coming.append((now + host, following))
+        return True
 
     def _hand_over(self, request: int, now: float) -> float:
         """When the caches of a prompt are with the worker that writes its answer."""
@@ -299,7 +331,7 @@ class _Fleet:
         else:
             coming = deque(zip((opened[order] + host).tolist(), order, strict=True))
         for at, request in coming:
-            self._sent[request] = at - host
+            self.sent[request] = at - host
         return coming, left
 
     def _taken_over(self, request: int, now: float) -> tuple[int, float]:
@@ -311,17 +343,10 @@ class _Fleet:
     def answer(self, steady_from: int) -> Simulated:
         """What came of it."""
         asked, fates, writing = self.requests, self.pools[0].fates, self.writing
-        sent, entered, admitted, first, finished = (
-            np.array(one) for one in (self._sent, fates.entered, fates.admitted, fates.first, writing.fates.finished)
-        )
-        if self.reading is not None:
-            # Its worker tells the first token, when it has a place and the caches are there.
-            there = np.array(self._there)
-            first = np.where(asked.output > 1, np.array(writing.fates.admitted), there)
-            finished = np.where(asked.output > 1, finished, first)
+        entered, admitted = np.array(fates.entered), np.array(fates.admitted)
+        told, sent, first, finished = self.told(steady_from)
         at = np.isfinite(finished)
         served = int(at.sum())
-        told = at & (np.arange(len(asked)) >= (steady_from if steady_from < served else 0))
         start = float(sent[at].min()) if served else 0.0
         span = float(finished[at].max()) - start if served else 0.0
         long = told & (asked.output > 1)

@@ -14,10 +14,12 @@ from gpuplan.models.card import ModelCard
 from gpuplan.models.catalog import cards
 from gpuplan.plan.ask_goal import PlanCarriesAsk
 from gpuplan.plan.ask_serving import ServeAsk
+from gpuplan.planner.carries_percentiles import NEAR, highest
 from gpuplan.planner.promise import Promise
 from gpuplan.planner.serve_answer import LOWEST, formats, limits_of
 from gpuplan.planner.serve_bounds import requests_of
-from gpuplan.planner.serve_load import PER_USER, promised, refuse_reader
+from gpuplan.planner.serve_load import PER_USER, promised, refuse_two_stacks
+from gpuplan.planner.serve_percentiles import refuse_percent
 from gpuplan.planner.serve_space import Group, grouped, site_of
 from gpuplan.planner.under_promise import IDLE
 from gpuplan.search.library import Library
@@ -46,12 +48,16 @@ def carries(goal: PlanCarriesAsk, run: ServeAsk, library: Library) -> Carried:
         if given is not None and not (flag == "--rate" and run.model == ANY):
             raise UsageError(Problem("plan.carries", f"{flag}: how much comes is what is asked", f"leave {flag} out"))
     if run.model != ANY:
-        refuse_reader(run, library)
-    promise, notes = promised(goal)
+        refuse_two_stacks(run, library.card(run.model))
+    reads = run.model != ANY and not library.card(run.model).architecture.generates
+    promise, notes = promised(goal, reads=reads)
     if promise.percent is not None:
-        what = f"--p {promise.percent:g}: of what a fleet carries the mean is told"
-        hint = "leave --p out; `gpuplan serve` with --rate and --simulate, and `gpuplan plan serve`, tell percentiles"
-        raise UsageError(Problem("plan.percent", what, hint))
+        refuse_percent(promise.percent)
+        if run.model == ANY:
+            what = f"--p {promise.percent:g}: of the models that a fleet carries the mean is told"
+            raise UsageError(Problem("plan.percent", what, "name a model, or leave --p out"))
+        if run.overlap_batches is None:
+            run = run.replaced(overlap_batches=False)  # What is simulated is looked for among what can be.
     per_user = PER_USER if goal.requests_per_user is None else goal.requests_per_user
     limits = limits_of(promise)
     if run.model == ANY:
@@ -79,7 +85,7 @@ def _groups(goal: PlanCarriesAsk, run: ServeAsk, promise: Promise, library: Libr
         except GpuplanError as error:
             none = error
             continue
-        groups, refused = grouped([site], promise, every=True)
+        groups, refused = grouped([site], promise.replaced(percent=None), every=True)
         none = next(iter(refused.values()), none)
         some = some or bool(groups)
         yield from (group for group in groups if group.fits.size)
@@ -95,7 +101,12 @@ def _of_model(goal: PlanCarriesAsk, run: ServeAsk, promise: Promise, library: Li
     for figure, groups in (
         ("rate_per_s", at_rate), ("requests_in_flight", _groups(goal, run.replaced(concurrency=1), promise, library)),
     ):  # fmt: skip
-        best = max((_highest(figure, group) for group in groups), key=lambda one: 0.0 if one is None else one.value, default=None)
+        if promise.percent is None:
+            every = (_highest(figure, group) for group in groups)
+            best = max(every, key=lambda one: 0.0 if one is None else one.value, default=None)
+        else:
+            found = highest(figure, list(groups), run, promise, library)
+            best = None if found is None else _most(figure, found[0].group, found[0].at, found[1])
         if best is not None:
             made.append(_answered(best, run, promise, library))
     if not made:
@@ -108,16 +119,25 @@ def _why_not(goal: PlanCarriesAsk, run: ServeAsk, promise: Promise, library: Lib
     """Why not even one request is carried."""
     groups = [group for group in _groups(goal, run.replaced(rate=1.0), promise, library) if group.fits.any()]
     if not groups:
-        yield Note("plan.too-large", f"{run.model} does not fit in any format that is tried", "`gpuplan fit` tells what it takes")
+        told = "`gpuplan fit` tells what it takes"
+        if goal.lowest_bits is None and run.weights is None:
+            told = f"--lowest-bits 4 tries 4-bit weights too; {told}"
+        yield Note("plan.too-large", f"{run.model} does not fit in any format that is tried", told)
         return
-    for key, most in promise.limits.items():
+    slow = False
+    for key, most in promise.replaced(percent=None).limits.items():
         least = min(
             float(np.where(group.fits, group.under.times(IDLE * group.under.most[..., None])[key][..., 0], inf).min())
             for group in groups
         )
+        slow = slow or least > most
         if least > most:
-            what = f"{key.partition('_')[0].upper()} is {human(least, 's')} at least, even for one request alone"
+            what = f"{promise.word(key)} is {human(least, 's')} at least, even for one request alone"
             yield Note("plan.too-slow", what, f"{human(most, 's')} is promised")
+    if not slow and promise.percent is not None:
+        yield Note(
+            "plan.too-slow", f"it is kept in the mean, but by no load for {promise.percent:g} in 100", "--p says for how many"
+        )
 
 
 def _highest(figure: str, group: Group) -> Most | None:
@@ -146,12 +166,13 @@ def _answered(one: Most, run: ServeAsk, promise: Promise, library: Library) -> M
 
     def asked(value: float) -> ServeAsk:
         load = {"rate": value} if one.figure == "rate_per_s" else {"concurrency": max(int(value), 1)}
-        fixed = run.replaced(**one.asked, **load)
+        fixed = run.replaced(**one.asked, **load, simulate=True if promise.percent is not None else None)
         own = library.card(run.model).quantised.get(one.weights) is None and run.weights is None
         return fixed if own and one.weights == _own(run, library) else fixed.replaced(weights=one.weights)
 
+    spared = SPARED if promise.percent is None else 1 - 1 / NEAR
     made = answer_serving(asked(one.value), library)
-    more = answer_serving(asked(max(one.value / SPARED, one.value + (one.figure != "rate_per_s"))), library)
+    more = answer_serving(asked(max(one.value / spared, one.value + (one.figure != "rate_per_s"))), library)
     return one.replaced(
         estimate=made, bound=_bound(more.verdict.overloaded, {key: one.value for key, one in more.figures.items()}, promise)
     )
@@ -170,9 +191,11 @@ def _bound(overloaded: bool, figures: Mapping[str, Any], promise: Promise) -> st
     if not used:
         return ""
     key = max(used, key=lambda one: used[one])
+    if used[key] < 1 - 0.02 and promise.percent is not None:
+        return "more is not kept in the mean"
     if used[key] < 1 - 0.02:
         return "more have no place in the caches, or in what the engine runs"
-    return f"{key.partition('_')[0].upper()} is {human(promise.limits[key], 's')} then"
+    return f"{promise.word(key)} is {human(promise.limits[key], 's')} then"
 
 
 def _longest(group: Group) -> Most | None:

@@ -24,6 +24,8 @@ class Promise(Record, kw_only=True):
     """To the last token."""
     percent: float | None = None
     """How many requests in a hundred keep it; None: it is kept in the mean."""
+    reads: bool = False
+    """Whether it is of a model that only reads, whose requests have no tokens but are read whole: `e2e` is all there is of them."""
 
     @property
     def limits(self) -> dict[str, float]:
@@ -33,7 +35,17 @@ class Promise(Record, kw_only=True):
 
     def key(self, name: str) -> str:
         """The figure that a promised time is of."""
+        if self.reads:
+            return "latency_s"
         return f"{name}_s" if self.percent is None else f"{name}_p{self.percent:g}_s"
+
+    def word(self, key: str) -> str:
+        """What a promised time is called, by its figure.
+
+        >>> Promise().word("ttft_p99_s"), Promise(reads=True).word("latency_s")
+        ('TTFT', 'the time of a request')
+        """
+        return "the time of a request" if self.reads else key.partition("_")[0].upper()
 
     def told(self, figures: Mapping[str, Any]) -> dict[str, Any]:
         """The values of the figures that something is promised of.

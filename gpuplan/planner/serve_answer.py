@@ -19,11 +19,11 @@ from gpuplan.planner.refusals import refusals
 from gpuplan.planner.serve import Served, ServeSearch, Wanted
 from gpuplan.planner.serve_ask import unit_ask
 from gpuplan.planner.serve_fleet import autoscaled, fleet_figures, fleet_words, price_each
-from gpuplan.planner.serve_load import Loaded, loaded, promised, refuse_reader
+from gpuplan.planner.serve_load import Loaded, loaded, promised, refuse_of_reader, refuse_two_stacks
 from gpuplan.planner.serve_percentiles import Percentiles
 from gpuplan.planner.spending import spending
 from gpuplan.planner.surer import said_of, surer
-from gpuplan.planner.where import places
+from gpuplan.planner.where import MOST, places
 from gpuplan.planner.why import ALIKE, CHEAPER, said_to_beat
 from gpuplan.search.library import Library
 from gpuplan.search.load import rate_text
@@ -38,6 +38,8 @@ BEST = 5
 BITS = {"fp8": 8, "fp8-block": 8, "int8": 8, "int4": 4, "nvfp4": 4, "mxfp4": 4}
 LOWEST = 8
 """Bits that weights may be quantised to where nobody says."""
+LOWEST_READ = 16
+"""The same of models that only read: what other weights make of a text is not compared with what these made of the others."""
 QUALITY = "https://arxiv.org/abs/2411.02355"
 TOLD = {
     8: f"8-bit floating point lost nothing in the evaluations of Llama 3.1 8B to 405B (Kurtic et al. 2024, {QUALITY})",
@@ -52,9 +54,13 @@ def plan_serve(goal: PlanServeAsk, run: ServeAsk, library: Library) -> Planned:
         GpuplanError: the question is wrong, or what is needed is not known.
     """
     form, run = run.emit, run.replaced(emit=None)
-    refuse_reader(run, library)
+    card = library.card(run.model)
+    refuse_two_stacks(run, card)
+    reads = not card.architecture.generates
+    if reads:
+        refuse_of_reader(goal, run)
     load = loaded(goal, run)
-    promise, notes = promised(goal)
+    promise, notes = promised(goal, reads=reads)
     if goal.pools:
         from gpuplan.planner.serve_pools import refuse
 
@@ -68,7 +74,7 @@ def plan_serve(goal: PlanServeAsk, run: ServeAsk, library: Library) -> Planned:
         run=asked, promise=promise.replaced(percent=None), rate=load.rate, users=load.users, least=least, spare=goal.spare or 0,
         most=goal.count or goal.max_count, usd_per_month=goal.budget,
     )  # fmt: skip
-    kinds = formats(goal.lowest_bits or LOWEST, run, library)
+    kinds = formats(goal.lowest_bits or (LOWEST_READ if reads else LOWEST), run, library)
     search = ServeSearch(want, where.machines, library, kinds, prunes=promise.percent is None)
     shown = goal.best or BEST
     if promise.percent is None:
@@ -139,7 +145,7 @@ class _Answer:
         binds, flips = (self.binds(served[0], best[0]), tuple(self.flips(served))) if served else ("", ())
         if best:
             grown = autoscaled(self.load, self.want, served[0], best[0])
-            notes = (*notes, *self.quality(), *grown)
+            notes = (*notes, *self.quality(), *self.vast(served[0]), *grown)
             replicas = best[0]
             if self.pools:
                 from gpuplan.planner.serve_pools import beside, binds_of
@@ -162,7 +168,7 @@ class _Answer:
 
     def asked(self) -> dict[str, str]:
         """The load in words, and the figures of the times of requests."""
-        of = {name: self.promise.key(name) for name in NAMES}
+        of = {name: self.promise.key(name) for name in NAMES} | ({"reads": "latency_s"} if self.promise.reads else {})
         if self.want.rate is not None:
             return {"load": rate_text(self.want.rate), **of}
         return {"load": f"{so_many(self.want.users or 0, 'request')} in flight", **of}
@@ -206,10 +212,10 @@ class _Answer:
         over = [(float(fewer.figures[key].value) / limit, key, limit) for key, limit in self.promise.limits.items()]
         _, key, limit = max(over)
         term = float(fewer.figures[key].value)
-        return f"{key.partition('_')[0].upper()}: {what} it would be {human(term, 's')}, and {human(limit, 's')} is promised"
+        return f"{self.promise.word(key)}: {what} it would be {human(term, 's')}, and {human(limit, 's')} is promised"
 
     def _used(self, best: Candidate) -> str:
-        made = [f"{key.partition('_')[0].upper()} {best.figures[key] / most:.0%}" for key, most in self.promise.limits.items()]
+        made = [f"{self.promise.word(key)} {best.figures[key] / most:.0%}" for key, most in self.promise.limits.items()]
         return f"used of the promise: {', '.join(made)}" if made else ""
 
     def quality(self) -> Iterator[Note]:
@@ -220,6 +226,13 @@ class _Answer:
         weights = chosen.option.weights
         text = f"weights are quantised to {weights}: {TOLD[BITS[weights]]}; of {self.want.run.model} nothing is on record"
         yield Note("plan.quality", text, "--lowest-bits 16 leaves them as published")
+
+    def vast(self, served: Served) -> Iterator[Note]:
+        """That the fleet is a very large one, where nobody said how many accelerators there are."""
+        count = served.fleet.accelerators
+        if self.want.most is None and count > MOST:
+            text = f"{count:,} accelerators are taken as if there were so many: nobody says how many can be had"
+            yield Note("plan.vast", text, "--max-count does")
 
     def surely(self, served: Served, best: Sequence[Candidate]) -> Iterator[Note]:
         """That the high end of a promised time breaks the promise, and how many parts would keep it there too."""

@@ -60,8 +60,12 @@ def requests_of(card: ModelCard, run: ServeAsk, weights: WeightFormat | None) ->
     counts = card.count()
     total, active = float(counts.params_total.value), float(counts.params_active.value)
     embedding = float(counts.embedding.value)
+    reads = not card.architecture.generates
     multiplied = active - embedding
-    prompt, output = lengths_of(run, run.context or card.architecture.max_context)
+    if reads:  # What is pooled, classified or scored is one token of a sequence.
+        multiplied -= sum(float(one.value) for one in (counts.head, *counts.extra.values()) if one is not None)
+    # What makes no tokens reads a page; of one output token there is nothing to count after the first.
+    prompt, output = (run.prompt or 1, 1) if reads else lengths_of(run, run.context or card.architecture.max_context)
     new = prompt * (1 - (run.cached_share or 0.0))
     plain = card.weights is None and card.stored is None
     least, most = LEAST_BYTES, MOST_BYTES

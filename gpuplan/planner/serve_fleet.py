@@ -31,9 +31,8 @@ def fleet_figures(unit: Estimate, served: Served, want: Wanted) -> dict[str, Ter
         tokens = _tokens(unit, served, want)
         if tokens is not None:
             whole = cost.usd_per_s_of_all.term("fleet.usd_per_s", units=count, price=price)
-            figures["cost_usd_per_million_output_tokens"] = cost.usd_per_million_tokens.term(
-                "fleet.million_output_tokens", price=whole, tokens_per_s=tokens
-            )
+            key = "cost_usd_per_million_tokens" if want.promise.reads else "cost_usd_per_million_output_tokens"
+            figures[key] = cost.usd_per_million_tokens.term(f"fleet.{key[14:-7]}_tokens", price=whole, tokens_per_s=tokens)
     return figures
 
 
@@ -55,7 +54,7 @@ def price_each(unit: Estimate) -> Term | None:
 
 
 def _tokens(unit: Estimate, served: Served, want: Wanted) -> Term | None:
-    """Output tokens a second of all parts together."""
+    """Tokens a second of all parts together: those that are made, or that a model reads which makes none."""
     one = unit.figures.get("tokens_per_s")
     if one is None:
         return None

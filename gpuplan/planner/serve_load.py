@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from gpuplan.search.library import Library
+    from gpuplan.models.card import ModelCard
 
 PER_USER = 1 / 60
 """Requests a second of one user who is there: a question a minute. The usual answer of 256 tokens is 192 words, which take 48 s to
@@ -23,6 +23,12 @@ read at 238 words a minute (M. Brysbaert, How many words do we read per minute?,
 TTFT, TPOT = 2.0, 0.2
 RULES = "MLPerf Inference's Llama 2 70B, conversational (https://github.com/mlcommons/inference_policies/blob/master/inference_rules.adoc)"
 """What is promised where nobody says: tokens come as fast as people read."""
+READ = 0.13
+READ_RULES = (
+    "MLPerf Inference's BERT until 4.1"
+    " (https://github.com/mlcommons/inference_policies/blob/f892cf0cde9accd922a81c96baeb5dcbb0c23d36/inference_rules.adoc)"
+)
+"""The same of a model that only reads."""
 WINDOW = 300.0
 """Seconds of a trace over which its rate is told: about as fast as fleets grow, as weights must be read first."""
 LOADS = "--rate, --concurrency, --users or --trace"
@@ -80,8 +86,14 @@ def loaded(goal: PlanServeAsk, run: ServeAsk) -> Loaded:
     return Loaded(run=plain, rate=run.rate, users=users, mean=goal.mean_rate)
 
 
-def promised(goal: Promised) -> tuple[Promise, tuple[Note, ...]]:
-    """What is promised, and what is to be said where nobody says."""
+def promised(goal: Promised, *, reads: bool = False) -> tuple[Promise, tuple[Note, ...]]:
+    """What is promised, and what is to be said where nobody says; `reads`: the model makes no tokens.
+
+    Raises:
+        UsageError: something is promised of what there is none of.
+    """
+    if reads:
+        return _of_reader(goal)
     if goal.ttft is goal.tpot is goal.e2e is None:
         text = f"a first token within {TTFT:g} s and each other within {1000 * TPOT:g} ms is taken as promised, as by {RULES}"
         return Promise(ttft=TTFT, tpot=TPOT, percent=goal.p), (
@@ -90,20 +102,52 @@ def promised(goal: Promised) -> tuple[Promise, tuple[Note, ...]]:
     return Promise(ttft=goal.ttft, tpot=goal.tpot, e2e=goal.e2e, percent=goal.p), ()
 
 
-def refuse_reader(run: ServeAsk, library: Library) -> None:
-    """Refuse a model that only reads: what is promised of tokens that come one after the other is not asked of it.
+def _of_reader(goal: Promised) -> tuple[Promise, tuple[Note, ...]]:
+    """The same of a model that only reads, of whose requests the whole is promised, in the mean."""
+    problems = []
+    times = [f"--{name}" for name in ("ttft", "tpot") if getattr(goal, name) is not None]
+    if times:
+        what = f"{' and '.join(times)}: a model that only reads makes no tokens"
+        problems.append(Problem("plan.reads", what, "promise the time of a whole request with --e2e"))
+    if goal.p is not None:
+        what = f"--p {goal.p:g}: of a model that only reads the mean is told"
+        problems.append(Problem("plan.percent", what, "leave --p out"))
+    if problems:
+        raise UsageError(*problems)
+    if goal.e2e is not None:
+        return Promise(e2e=goal.e2e, reads=True), ()
+    text = f"a mean time of {1000 * READ:g} ms is taken as promised, that in which 99 in 100 are answered by {READ_RULES}"
+    return Promise(e2e=READ, reads=True), (Note("plan.promise", text, "promise otherwise with --e2e"),)
+
+
+def refuse_two_stacks(run: ServeAsk, card: ModelCard) -> None:
+    """Refuse a model that reads with one stack and writes with another, of which no load is modelled.
 
     Raises:
-        UsageError: the model makes no tokens.
-        GpuplanError: the model is not known.
+        UsageError: it has two stacks.
     """
-    card = library.card(run.model)
-    if card.architecture.generates:
+    if not card.architecture.two_stacks:
         return
-    rate = "500" if run.rate is None else f"{run.rate:g}"
-    what = f"{card.id} only reads, and fleets are compared for models that make tokens"
-    told = f"`gpuplan compare serve {card.id} --on l4,a10g,h100 --rate {rate}` says what each machine keeps, and how fast"
-    raise UsageError(Problem("plan.reads", what, told))
+    where = f"compare serve {card.id} --on l4,l40s,h100" if run.on == "any" else f"serve {card.id} --on {run.on}"
+    what = f"{card.id} reads with an encoder and writes with a decoder: what comes of a stream of requests to one is not modelled"
+    told = "how fast a whole batch is read and written"
+    if card.architecture.frame_ms is not None or card.architecture.source_tokens:
+        told = "how many seconds of sound are written down in a second"
+    raise UsageError(Problem("plan.two-stacks", what, f"`gpuplan {where}` says {told}"))
+
+
+def refuse_of_reader(goal: PlanServeAsk, run: ServeAsk) -> None:
+    """Refuse what is not looked for of a model that only reads.
+
+    Raises:
+        UsageError: all of it together.
+    """
+    told = {"--pools": goal.pools, "--front": goal.front, "--trace": run.trace}
+    named = [flag for flag, given in told.items() if given]
+    if named:
+        what = f"{' and '.join(named)}: not of a model that only reads, whose requests have no tokens that are made"
+        hint = "say how much comes with --rate or --users, and how long texts are with --prompt"
+        raise UsageError(Problem("plan.reads", what, hint if run.trace else f"leave {' and '.join(named)} out"))
 
 
 def _of_trace(run: ServeAsk) -> Loaded:

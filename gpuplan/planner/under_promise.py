@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from gpuplan.estimate.load_room import places
 from gpuplan.estimate.rate_solved import Full
-from gpuplan.estimate.serving import ServingModel
+from gpuplan.estimate.reading_load import PassesRead, passes_read, read_in_passes
+from gpuplan.estimate.serving import ServingModel, ServingPhase
 from gpuplan.estimate.serving_memory import ServingMemory
 from gpuplan.estimate.subject import Subject
 from gpuplan.estimate.under_load import under_load, when_full
@@ -20,6 +21,7 @@ from gpuplan.plan.serve import ServePlan
 from gpuplan.planner.promise import Promise
 from gpuplan.record import Record
 from gpuplan.term import Term
+from gpuplan.workload.context import ONE
 
 POINTS = 63
 """Loads that are looked at in one estimate: what it costs lies in its terms, not in the length of their arrays."""
@@ -45,6 +47,28 @@ class Dealt(Record, kw_only=True):
     """The times that are promised where next to nothing comes: what no number of parts makes shorter."""
     times: Mapping[str, Numbers]
     """The times that are promised with so many parts; of no meaning where none will do."""
+
+
+class Reading(Record, kw_only=True, eq=False):
+    """Replicas of a model that only reads: a pass of one sequence, and full ones."""
+
+    model: ServingModel
+    alone: ServingPhase
+    passes: PassesRead
+
+    @classmethod
+    def of(cls, model: ServingModel) -> Reading:
+        """Those of a plan; errors as `passes_read`."""
+        model = model.replaced(serve=model.serve.replaced(batch=model.memory().running))
+        whole = passes_read(model, model.prefill("batch_prefill", model.serve.batch))
+        return cls(model=model, alone=model.prefill("prefill", ONE, alone=True), passes=whole)
+
+    def under(self, load: Load) -> Mapping[str, Term]:
+        """All figures under loads that are kept."""
+        # What depends on the load has names of its own in each estimate.
+        model = self.model.replaced(leaves=self.model.subject.leaves())
+        with np.errstate(all="ignore"):
+            return read_in_passes(model, load, self.alone, self.passes)
 
 
 class UnderPromise(Record, kw_only=True, eq=False):
@@ -78,11 +102,22 @@ class UnderPromise(Record, kw_only=True, eq=False):
     @cached_property
     def full(self) -> Full | None:
         """The replicas when full; None: users come, of whom any number can wait. Errors as `when_full`."""
-        return None if self.load.rate is None else when_full(self.model, self.memory)
+        return None if self.load.rate is None or self.reading is not None else when_full(self.model, self.memory)
+
+    @cached_property
+    def reading(self) -> Reading | None:
+        """The passes of a model that only reads; None: it makes tokens. Errors as `passes_read`."""
+        return None if self.model.subject.arch.generates else Reading.of(self.model)
 
     @cached_property
     def most(self) -> Numbers:
-        """The load that no plan keeps more than: the highest rate, or as many users as have places."""
+        """The load that no plan keeps more than: the highest rate, or as many users as have places.
+
+        Of a model that only reads any number of users can wait: then so many as must wait for longer than is promised.
+        """
+        if self.reading is not None:
+            rate = self._each(self.reading.passes.most.value)
+            return rate if self.load.rate is not None else np.ceil(rate * min(self.promise.limits.values(), default=1.0)) + 1
         if self.full is not None:
             return self._each(self.full.most.value)
         return self._each(places(self.model, self.memory).value * self.model.plan.parallel.dp)
@@ -103,8 +138,10 @@ class UnderPromise(Record, kw_only=True, eq=False):
 
     def _made(self, amounts: Any) -> Mapping[str, Term]:
         """All figures under loads."""
-        name = "concurrency" if self.full is None else "rate"
+        name = "concurrency" if self.load.rate is None else "rate"
         load = self.load.replaced(**{name: amounts})
+        if self.reading is not None:
+            return self.reading.under(load)
         # What depends on the load has names of its own in each estimate.
         model = self.model.replaced(leaves=self.model.subject.leaves())
         with np.errstate(all="ignore"):
@@ -117,7 +154,7 @@ class UnderPromise(Record, kw_only=True, eq=False):
     def _kept(self, amounts: Numbers, times: Mapping[str, Any]) -> Truths:
         with np.errstate(all="ignore"):
             # At the highest rate itself queues grow without end; so many users as have places are served.
-            kept = np.array(amounts < self.most[..., None] if self.full is not None else amounts <= self.most[..., None])
+            kept = np.array(amounts < self.most[..., None] if self.load.rate is not None else amounts <= self.most[..., None])
             for key, value in times.items():
                 kept &= value <= self.promise.limits[key]
         return kept
@@ -171,7 +208,7 @@ class UnderPromise(Record, kw_only=True, eq=False):
     def _dealt_each(self, amount: float, grain: Numbers, parts: Numbers) -> Numbers:
         """What the replicas of a plan get of a load that is dealt to so many parts: users come whole, rates do not."""
         each = amount / parts
-        return (each if self.full is not None else np.ceil(each - WHOLE)) * grain[..., None]
+        return (each if self.load.rate is not None else np.ceil(each - WHOLE)) * grain[..., None]
 
 
 def _from_here_on(kept: Truths) -> Truths:

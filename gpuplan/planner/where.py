@@ -16,6 +16,7 @@ from gpuplan.errors import Note, Problem, UnknownError, UsageError, did_you_mean
 from gpuplan.plan.ask import TrainAsk
 from gpuplan.plan.ask_goal import Where
 from gpuplan.plan.ask_money import Spending
+from gpuplan.plan.ask_serving import ServeAsk
 from gpuplan.plan.common import Common
 from gpuplan.plan.words import Task
 from gpuplan.record import Record
@@ -414,7 +415,8 @@ def _no_price(found: Sequence[Machine], run: Common, old: Sequence[str], library
     """Nothing that is allowed has a price."""
     kind = (run.price_kind or "on_demand").replace("_", " ")
     what = f"no {kind} price is on record for any of {so_many(len(found), 'machine')}: {some([one.name for one in found])}"
-    hint = "give one with --price and --on, import some with `gpuplan prices import`, or --minimize time, gpus or energy"
+    least = "gpus or energy" if isinstance(run, ServeAsk) else "time, gpus or energy"
+    hint = f"give one with --price and --on, import some with `gpuplan prices import`, or --minimize {least}"
     names = {tuple(one.name.split(":", 1)) for one in found if one.kind == "instance"}
     lists = [prices for seller in {each[0] for each in names} for _, prices in price_lists(library.catalog, seller)]
     offers = [(each.kind, (one.seller, each.instance)) for one in lists for each in one.offers if each.status == "current"]

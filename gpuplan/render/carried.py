@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from math import inf
 from typing import Any
 
@@ -17,16 +17,19 @@ SAID = {
     "rate_per_s": "highest rate", "requests_in_flight": "most requests in flight", "context_tokens": "longest context",
     "params": "model",
 }  # fmt: skip
-TIMES = ("ttft_s", "tpot_s")
+TIMES, READ_TIMES = ("ttft_s", "tpot_s"), ("latency_s",)
 HEADS = ("what", "most", "weights", "division", "TTFT", "TPOT", "what holds it there", "TTFT low – high", "TPOT low – high")
 ALIGNED = "lrllrrlll"
+READ_HEADS = ("what", "most", "weights", "division", "latency", "what holds it there", "latency low – high")
+READ_ALIGNED = "lrllrll"
+"""The same of a model that only reads."""
 
 
 def as_text(found: Carried, look: Look, *, full: bool = False) -> str:
     """The answer on one screen, or in full."""
     from gpuplan.render.spec import stacked
 
-    listed = stacked(HEADS, [_row(one) for one in found.most], ALIGNED, look).rstrip("\n").splitlines() if found.most else []
+    listed = stacked(*_table(found), look).rstrip("\n").splitlines() if found.most else []
     notes = [(2, wrap(noted(note), look.width, "  - ", "    ")) for note in found.notes]
     return screen_of(
         [
@@ -42,9 +45,9 @@ def as_text(found: Carried, look: Look, *, full: bool = False) -> str:
 def as_plain(found: Carried, *, full: bool = False) -> str:
     """The answer as `label: value` lines for a screen reader; in full with how it was found."""
     said = [verdict_line(headline(found))]
-    for one in found.most:
-        name, most, *rest = _row(one)
-        said += cells(name, HEADS[1:], [most, *rest])
+    heads, rows, _ = _table(found)
+    for name, most, *rest in rows:
+        said += cells(name, heads[1:], [most, *rest])
     said += [f"people: {text}" for text in _people(found, Look(100_000))]
     said += [f"search: looked at {_looked(found)}"] if full else []
     return lines([*said, *(f"note: {noted(note)}" for note in found.notes)])
@@ -52,14 +55,14 @@ def as_plain(found: Carried, *, full: bool = False) -> str:
 
 def as_brief(found: Carried) -> str:
     """The answer in one line: the verdict, and the most of each thing."""
-    return one_line(headline(found), [f"{_row(one)[0]} {amount(one)} in {one.weights}" for one in found.most])
+    return one_line(headline(found), [f"{_name(one)} {amount(one)} in {one.weights}" for one in found.most])
 
 
 def as_markdown(found: Carried) -> str:
     """The same as a table of Markdown."""
     from gpuplan.render.markdown import grid
 
-    lines = [headline(found), "", grid(HEADS, [_row(one) for one in found.most], ALIGNED), ""]
+    lines = [headline(found), "", grid(*_table(found)), ""]
     return "\n".join([*lines, *_people(found, UNADORNED), *(f"- {noted(note)}" for note in found.notes)]) + "\n"
 
 
@@ -90,7 +93,7 @@ def records(found: Carried) -> Iterator[dict[str, object]]:
     for one in found.most:
         record: dict[str, object] = {name: getattr(one, name) for name in ("figure", "value", "model", "weights", "replicas")}
         record["plan"] = {name: value for name, value in one.asked.items() if value is not None}
-        for key in TIMES:
+        for key in _keys(found):
             known = one.estimate is not None and key in one.estimate.figures
             record[key] = float(one.estimate.figures[key].value) if known and one.estimate is not None else None
             low, high = one.estimate.ranges[key] if known and one.estimate is not None else (None, None)
@@ -116,7 +119,38 @@ def amount(one: Most) -> str:
     return f"{one.value:,.0f}" + (" tokens" if one.figure == "context_tokens" else "")
 
 
-def _row(one: Most) -> list[str]:
+def _reads(found: Carried) -> bool:
+    """Whether the model makes no tokens."""
+    return any(one.figure == "latency_s" for one in found.limits)
+
+
+def _table(found: Carried) -> tuple[Sequence[str], list[list[str]], str]:
+    """Heads, rows and how they are aligned."""
+    if _reads(found):
+        return READ_HEADS, [_row(one, READ_TIMES) for one in found.most], READ_ALIGNED
+    part = _part(found)
+    heads = [f"{head[:4]} {part}{head[4:]}" if part and head[:4] in ("TTFT", "TPOT") else head for head in HEADS]
+    return heads, [_row(one, _keys(found)) for one in found.most], ALIGNED
+
+
+def _part(found: Carried) -> str:
+    """The part of the requests that the promise is of, such as `p99`; empty: it is of their mean."""
+    return next((one.figure.split("_")[1] for one in found.limits if "_p" in one.figure), "")
+
+
+def _keys(found: Carried) -> Sequence[str]:
+    """The figures of the times that are told."""
+    if _reads(found):
+        return READ_TIMES
+    part = _part(found)
+    return [key.replace("_s", f"_{part}_s") for key in TIMES] if part else TIMES
+
+
+def _name(one: Most) -> str:
+    return one.model if one.figure == "params" else SAID[one.figure]
+
+
+def _row(one: Most, keys: Sequence[str]) -> list[str]:
     def time(key: str) -> str:
         return (
             ""
@@ -129,18 +163,8 @@ def _row(one: Most) -> list[str]:
             return ""
         return " – ".join(span(key, one.estimate.ranges[key], "s", float(one.estimate.figures[key].value)))
 
-    name = one.model if one.figure == "params" else SAID[one.figure]
-    return [
-        name,
-        amount(one),
-        one.weights,
-        one.replicas,
-        time("ttft_s"),
-        time("tpot_s"),
-        one.bound,
-        ends("ttft_s"),
-        ends("tpot_s"),
-    ]
+    said = [_name(one), amount(one), one.weights, one.replicas]
+    return [*said, *(time(key) for key in keys), one.bound, *(ends(key) for key in keys)]
 
 
 def _people(found: Carried, look: Look) -> Iterator[str]:

@@ -85,7 +85,18 @@ def winner_lines(order: Sequence[Standing]) -> list[str]:
             ahead = f"; {one.next} costs {one.times:.3g} times as much"
         doubt = "" if one.sure else "; their ranges overlap"
         lines.append(f"{one.word}: {one.name}{ahead}{doubt}")
-    return lines
+    return lines + _unlike_batches(order) if any(one.startswith("fastest") for one in lines) else lines
+
+
+def _unlike_batches(order: Sequence[Standing]) -> list[str]:
+    """That one engine is asked for one sequence and another for as many as it holds, as their users have them: unlike questions."""
+    some = [(one.name, one.answer) for one in order if one.answer is not None and one.fits]
+    asked = {name: one.question.get("batch", "") for name, one in some if any(each.name == "batch" for each in one.chosen)}
+    alone = [name for name, batch in asked.items() if batch == "1"]
+    many = [name for name, batch in asked.items() if batch not in ("", "1")]
+    if not alone or not many:
+        return []
+    return [f"of one user with {' and '.join(alone)}, of a full batch with {' and '.join(many)}: --batch 1 compares them for one"]
 
 
 def best_lines(order: Sequence[Standing]) -> list[str]:

@@ -32,6 +32,9 @@ HEADS = (
     "TPOT low – high",
 )
 ALIGNED = "lrrrllrrrll"
+READ_HEADS = ("on", "USD/month", "latency", "weights", "replicas", "each", "USD/M tokens", "power", "latency low – high")
+READ_ALIGNED = "lrrllrrrl"
+"""The same of a model that only reads."""
 
 
 MACHINES = 3
@@ -43,7 +46,9 @@ def as_text(found: Planned, look: Look, *, full: bool = False) -> str:
     from gpuplan.render.spec import stacked
 
     rows = found.best or found.nearest
-    listed = stacked(_heads(found), [_row(one, found) for one in rows], ALIGNED, look).rstrip("\n").splitlines() if rows else []
+    listed = (
+        stacked(_heads(found), [_row(one, found) for one in rows], _aligned(found), look).rstrip("\n").splitlines() if rows else []
+    )
     gives = [line for text in relaxed(found) for line in wrap(text, look.width, "  ", "    ")]
     flips = [f"What turns it: where {flip.what}, {flip.instead} is best." for flip in found.flips]
     return screen_of(
@@ -77,12 +82,13 @@ def as_plain(found: Planned, *, full: bool = False) -> str:
 
 def as_brief(found: Planned) -> str:
     """The answer in one line: the verdict, and the first fleet or what would have to give."""
-    said = dict(zip(HEADS, _row(found.best[0], found), strict=True)) if found.best else {}
-    named = dict(zip(HEADS, _heads(found), strict=True))
+    heads = READ_HEADS if _reads(found) else HEADS
+    said = dict(zip(heads, _row(found.best[0], found), strict=True)) if found.best else {}
+    named = dict(zip(heads, _heads(found), strict=True))
     return one_line(headline(found), [*relaxed(found), *(f"{named[key]} {said[key]}" for key in _BRIEFLY if said.get(key))])
 
 
-_BRIEFLY = ("TTFT", "TPOT", "weights", "replicas")
+_BRIEFLY = ("TTFT", "TPOT", "latency", "weights", "replicas")
 """What one line tells of the first fleet."""
 
 
@@ -92,7 +98,7 @@ def as_markdown(found: Planned) -> str:
 
     rows = found.best or found.nearest
     said = [one.beats for one in found.best if one.beats]
-    lines = [headline(found), *relaxed(found), "", grid(_heads(found), [_row(one, found) for one in rows], ALIGNED)]
+    lines = [headline(found), *relaxed(found), "", grid(_heads(found), [_row(one, found) for one in rows], _aligned(found))]
     lines += [f"{number}. {text}" for number, text in enumerate(said, 1)]
     lines += [
         "",
@@ -136,6 +142,9 @@ def as_csv(found: Planned) -> str:
 TOLD = (
     "cost_usd_per_month", "cost_usd_per_million_output_tokens", "fleet_power_watts", "ttft_s", "tpot_s", "e2e_s", "utilization",
 )  # fmt: skip
+READ_TOLD = (
+    "cost_usd_per_month", "cost_usd_per_million_tokens", "fleet_power_watts", "latency_s", "sequences_per_s", "utilization",
+)  # fmt: skip
 PLAN = ("weights", "kv_cache", "tp", "pp", "dp", "ep")
 
 
@@ -149,7 +158,8 @@ def records(found: Sequence[Candidate]) -> list[dict[str, object]]:
             "price_usd_per_s": None if offering.price is None else float(offering.price.value), "offer": offering.offer or None,
             "replicas": one.fleet, "keeps_limits": not one.broken,
         }  # fmt: skip
-        for key in (*TOLD, *(key for key in estimate.figures if key.startswith(("ttft_p", "tpot_p", "e2e_p")))):
+        told = READ_TOLD if "latency_s" in estimate.figures else TOLD
+        for key in (*told, *(key for key in estimate.figures if key.startswith(("ttft_p", "tpot_p", "e2e_p")))):
             record[key] = one.figures.get(key)
             low, high = estimate.ranges[key] if key in estimate.figures else (None, None)
             record |= {f"{key}_low": low, f"{key}_high": None if high == inf else high}
@@ -193,8 +203,19 @@ def relaxed(found: Planned) -> list[str]:
 
 def _heads(found: Planned) -> list[str]:
     """The heads of the table, with the part of the requests that times are of."""
+    if _reads(found):
+        return list(READ_HEADS)
     of = found.asked["ttft"].split("_")[1]
     return [f"{head[:4]} {of}{head[4:]}" if head[:4] in ("TTFT", "TPOT") and of != "s" else head for head in HEADS]
+
+
+def _reads(found: Planned) -> bool:
+    """Whether the model makes no tokens."""
+    return "reads" in found.asked
+
+
+def _aligned(found: Planned) -> str:
+    return READ_ALIGNED if _reads(found) else ALIGNED
 
 
 def _row(one: Candidate, found: Planned) -> list[str]:
@@ -208,9 +229,16 @@ def _row(one: Candidate, found: Planned) -> list[str]:
     def ends(key: str) -> str:
         return " – ".join(span(key, ranges[key], "s", figures[key])) if key in figures else ""
 
+    each = "" if price is None else shown("price", float(price.value), "USD/s")
+    if _reads(found):
+        return [
+            one.offering.target, figure("cost_usd_per_month", "USD"), figure("latency_s", "s"),
+            one.estimate.question.get("weights", ""), one.fleet, each, figure("cost_usd_per_million_tokens", "USD"),
+            figure("fleet_power_watts", "W"), ends("latency_s"),
+        ]  # fmt: skip
     return [
         one.offering.target, figure("cost_usd_per_month", "USD"), figure(first, "s"), figure(token, "s"),
-        one.estimate.question.get("weights", ""), one.fleet, "" if price is None else shown("price", float(price.value), "USD/s"),
+        one.estimate.question.get("weights", ""), one.fleet, each,
         figure("cost_usd_per_million_output_tokens", "USD"), figure("fleet_power_watts", "W"), ends(first), ends(token),
     ]  # fmt: skip
 

@@ -15,7 +15,7 @@ from gpuplan.plan.option import grouped
 from gpuplan.record import Record
 from gpuplan.search.load import rate_text
 from gpuplan.specs.engine import Engine, Formats
-from gpuplan.units import human
+from gpuplan.units import human, so_many
 
 MOST = 3
 """Changes that an answer shows."""
@@ -65,6 +65,10 @@ USUAL = Relief()
 """What most engines have."""
 
 
+COMES = ("batch", "concurrency", "rate", "requests", "trace")
+"""How a question says how many sequences there are; where it does not, as many are taken as there is room for."""
+
+
 class Trial(Record):
     """A changed question and the flags that change it; one success of a `group` is enough ("": all are of interest).
 
@@ -99,12 +103,10 @@ def fitting_changes(
         if machine in done:
             done |= {trial.group} if len(trial.flags) > 1 else set()  # with nothing else it is enough: with more it helps nobody
             continue
-        spare = float(made.figures["headroom_bytes"].value)
         flags = trial.flags | {name: made.question[name] for name in trial.freed if name in made.question}
         there = made.figures.get("host_memory_bytes") if trial.group == "host" else None
         beside = "" if there is None else f", and {human(float(there.value), 'B')} in the memory of the host"
-        room = f" with {human(spare, 'B')} to spare" if spare > 0 else ""
-        effect = f"fits{' narrowly' if made.verdict.narrowly else ''}{room}{beside}"
+        effect = f"fits{' narrowly' if made.verdict.narrowly else ''}{_room(trial.ask, made)}{beside}"
         if overloaded and (most := made.figures.get("highest_rate_per_s")) is not None:
             effect = f"up to {rate_text(float(most.value))}{', if it fits' if made.verdict.narrowly else ''}"
         found.append(Change(flags, effect))
@@ -112,6 +114,16 @@ def fitting_changes(
         if len(found) == MOST:
             break
     return tuple(found)
+
+
+def _room(ask: Question, made: Estimate) -> str:
+    """The room that there is: of sequences that fill it, where as many are taken as it holds, or else of memory."""
+    many = made.figures.get("max_sequences")
+    filled = isinstance(ask, ServeAsk) and all(getattr(ask, name) is None for name in COMES)
+    if filled and many is not None and float(many.value) >= 1:
+        return f" with room for {so_many(float(many.value), 'sequence')} at once"
+    spare = float(made.figures["headroom_bytes"].value)
+    return f" with {human(spare, 'B')} to spare" if spare > 0 else ""
 
 
 def _resident(ask: Question) -> Question:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import product
 from math import ceil
 from typing import Any
@@ -71,7 +71,7 @@ def paired(ask: ServeAsk, library: Library) -> Pair:
     Each side is divided as makes the most tokens a second; at a rate, other divisions that keep it with as few accelerators, or
     fewer, are taken where they answer sooner.
     """
-    write, read = settled(_writing(ask), library), settled(_reading(ask), library)
+    write, read = settled(_writing(ask), library, decodes=True), settled(_reading(ask), library)
     first = _pair(ask, library, write, read)
     return first if ask.rate is None else _soonest(ask, library, first, write, read)
 
@@ -106,21 +106,39 @@ def _soonest(ask: ServeAsk, library: Library, first: Pair, write: Settled, read:
     figures = {name: float(term.value) for name, term in first.answer.figures.items()}
     each = float(ask.rate or 0.0) * write.plan.output * figures["tpot_s"] / figures["decode_workers"]
     writes, reads = [write], [read]
-    for batch in (ceil(each), 1):
-        writes += _fastest_with(_writing(ask), batch, library, writes)
+    # A faster division has fewer at once of the same rate: how many, its own steps say.
+    for batch in dict.fromkeys(max(ceil(each / 2**halved), 1) for halved in range(ceil(each).bit_length() + 1)):
+        writes += _fastest_with(_writing(ask), batch, library, writes, decodes=True)
     reads += _fastest_with(_reading(ask), 1, library, reads)
-    tried = [first]
-    for one, other in product(writes, reads):
-        if one is write and other is read:
-            continue
-        try:
-            tried.append(_pair(ask, library, one, other))
-        except (PlanError, InfeasibleError):
-            continue  # It does not hold the model, or does not keep the rate with the workers that were asked for.
-    least = min(_cost(one) for one in tried)
+    tried = [(first, read), *_pairs(ask, library, product(writes, reads), without=(write, read))]
+    best, beside = min(tried, key=lambda one: _cost(one[0]))
+    # Each tensor parallel degree with what it has at once of the rate beside the best.
+    figures = {name: float(term.value) for name, term in best.answer.figures.items()}
+    batch = max(ceil(float(ask.rate or 0.0) * write.plan.output * figures["tpot_s"] / figures["decode_workers"]), 1)
+    more: list[Settled] = []
+    for tp in () if ask.tp is not None else (1, 2, 4, 8, 16):
+        more += _fastest_with(_writing(ask).replaced(tp=tp), batch, library, [*writes, *more], decodes=True)
+    tried += _pairs(ask, library, ((one, beside) for one in more), without=(write, read))
+    every = [one for one, _ in tried]
+    least = min(_cost(one) for one in every)
     if _cost(first)[0] == least[0] and _cost(first)[1] * AS_PLAIN <= least[1]:
         return first
-    return next(one for one in tried if _cost(one) == least)
+    return next(one for one in every if _cost(one) == least)
+
+
+def _pairs(
+    ask: ServeAsk, library: Library, sides: Iterable[tuple[Settled, Settled]], *, without: tuple[Settled, Settled]
+) -> list[tuple[Pair, Settled]]:  # fmt: skip
+    """The steady states of workers whose sides are divided so, each with its side that reads, but for one that is known."""
+    made: list[tuple[Pair, Settled]] = []
+    for one, other in sides:
+        if one is without[0] and other is without[1]:
+            continue
+        try:
+            made.append((_pair(ask, library, one, other), other))
+        except (PlanError, InfeasibleError):
+            continue  # It does not hold the model, or does not keep the rate with the workers that were asked for.
+    return made
 
 
 def _cost(pair: Pair) -> tuple[float, float]:
@@ -129,15 +147,17 @@ def _cost(pair: Pair) -> tuple[float, float]:
     return float(found["accelerators"].value), float(found["e2e_s"].value)
 
 
-def _fastest_with(question: ServeAsk, batch: int, library: Library, known: Sequence[Settled]) -> list[Settled]:
+def _fastest_with(
+    question: ServeAsk, batch: int, library: Library, known: Sequence[Settled], *, decodes: bool = False
+) -> list[Settled]:  # fmt: skip
     """The division of a side that is the fastest with so many sequences at once, with as many as it has room for; none if known."""
     if question.batch is not None:
         return []
     try:
-        found = settled(question.replaced(batch=batch), library)
+        found = settled(question.replaced(batch=batch), library, decodes=decodes)
         if not found.fits:
             return []
-        pinned = settled(question.replaced(**_pinned(found.plan)), library)
+        pinned = settled(question.replaced(**_pinned(found.plan)), library, decodes=decodes)
     except (PlanError, InfeasibleError):
         return []
     if any(one.plan.parallel == pinned.plan.parallel and one.plan.settings == pinned.plan.settings for one in known):

@@ -364,7 +364,7 @@ class Library:
             profile, _ = self.engine(before)
         then = profile.dated(month, getattr(ask, "kv_cache", None), target.accelerator.family)
         fell_back, profile = month is not None and then != profile.dated(month), then
-        refuse_elsewhere(profile, target.accelerator)
+        refuse_elsewhere(profile, target.accelerator, self.engine(profile.id)[0])
         if getattr(ask, "attention", None) == "flash2":
             profile = _paced_by_flash2(profile, self.engine(FLASH2)[0], target.accelerator.family)
         blurred = ask.engine is None and usual.blurred is not None
@@ -396,8 +396,8 @@ class Library:
         return Place(target=target, hw=hw, engine=profile, price=spent.price, notes=notes, money=spent.money)
 
 
-def refuse_elsewhere(engine: Engine, chip: Accelerator) -> None:
-    """Refuse an engine on accelerators that it does not run on.
+def refuse_elsewhere(engine: Engine, chip: Accelerator, whole: Engine) -> None:
+    """Refuse an engine on accelerators that it does not run on; `whole` has all of its releases.
 
     Raises:
         UsageError: it runs on those of others alone.
@@ -405,7 +405,12 @@ def refuse_elsewhere(engine: Engine, chip: Accelerator) -> None:
     said = engine.refused_by(chip.vendor, chip.family)
     if said is not None:
         what = f"{engine.name} does not run on {chip.name} ({engine.source_of(said).title})"
-        raise UsageError(Problem("engine.elsewhere", what, "leave --engine out, and one that does is taken"))
+        last = whole.last_on(chip.vendor, chip.family)
+        hint = "leave --engine out, and one that does is taken"
+        if last is not None:
+            what += f": {last} is the last release on record that did"
+            hint = f"`--engine {engine.id}@{last}`; or {hint}"
+        raise UsageError(Problem("engine.elsewhere", what, hint))
 
 
 def _paced_by_flash2(engine: Engine, theirs: Engine, family: str) -> Engine:

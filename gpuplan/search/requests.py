@@ -52,8 +52,7 @@ def requested(ask: ServeAsk, found: Found) -> Requested:
         prompt, output = lengths_of(ask, None if room is None else max(room - shown.tokens, 2), heard.usual)
         for name, given, value in (("prompt", ask.prompt, prompt), ("output", ask.output, output)):
             if given is None:
-                why = "a medium chat request, within the context" if heard.usual is None else SPEECH
-                chosen.append(Choice(name, str(value), why))
+                chosen.append(Choice(name, str(value), SPEECH if heard.usual is not None else _why(value, prompt + output, room)))
     else:
         prompt, output = _read_alone(ask, found.card, chosen), 0
     context = ask.context or prompt + shown.tokens + output
@@ -66,17 +65,25 @@ def requested(ask: ServeAsk, found: Found) -> Requested:
     )  # fmt: skip
 
 
+def _why(tokens: int, whole: int, room: int | None) -> str:
+    """Why a prompt or an output of so many tokens was taken, of `whole` that the context has `room` for."""
+    if room is not None and whole > room:
+        return "a medium chat request, beside a prompt that leaves the context no room"
+    return "a medium chat request, within the context" if tokens in (PROMPT, OUTPUT) else "what the context has room for"
+
+
 def lengths_of(ask: ServeAsk, limit: int | None, usual: tuple[int, int] | None = None) -> tuple[int, int]:
     """Prompt and output of a request: the user's, or usual ones that fit beside each other into a context of `limit` tokens.
 
-    `usual` is what the model is asked where that is no chat.
+    `usual` is what the model is asked where that is no chat. Beside a prompt that leaves no room the usual output stays as it is.
     """
     chat = usual or (PROMPT, OUTPUT)
     prompt, output = ask.prompt or chat[0], ask.output or chat[1]
     if limit is not None:
         if ask.output is None:
             most = limit - ask.prompt if ask.prompt else limit // 4 if usual is None else limit - chat[0]
-            output = max(min(chat[1], most), 1)
+            if most > 0 or not ask.prompt:  # A prompt that is as long as all of it is too long with any output.
+                output = max(min(chat[1], most), 1)
         if ask.prompt is None:
             prompt = max(min(chat[0], limit - output), 1)
     return prompt, output

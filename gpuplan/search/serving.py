@@ -94,8 +94,11 @@ class Settled(Record, kw_only=True):
     """Whether it fits into the memory of the accelerators."""
 
 
-def settled(ask: ServeAsk, library: Library) -> Settled:
-    """The question with the fastest division that fits, or the one of least memory; errors as `answer_serving`."""
+def settled(ask: ServeAsk, library: Library, *, decodes: bool = False) -> Settled:
+    """The question with the fastest division that fits, or the one of least memory; errors as `answer_serving`.
+
+    `decodes`: it is about answers alone, to prompts that others read.
+    """
     positive(ask, ("prompt", "output", "batch", "context", "tp", "pp", "dp", "ep", "attention_dp", "decode_cp"))
     found = looked_up(ask, library)
     refuse_load_of_reader(ask, found.card.architecture)
@@ -108,7 +111,7 @@ def settled(ask: ServeAsk, library: Library) -> Settled:
     want = want.replaced(drafting=drafting)
     chosen += said + more
     space = serving_space(want, found.subject)
-    judges = Judges(want, found.subject, alone=space.size == 1)
+    judges = Judges(want, found.subject, alone=space.size == 1, decodes=decodes)
     at_rate = want.load is not None and want.load.rate is not None
     first = _required(best(space, judges.keeping if at_rate else judges.fastest, few=FEW), want, found)
     fastest = judges.plainest(space, first)

@@ -11,6 +11,7 @@ from gpuplan.plan.words import SHARED_FORMATS, SHARED_KV_FORMATS
 from gpuplan.record import Record
 from gpuplan.specs.accelerator import Accelerator
 from gpuplan.specs.engine import Engine
+from gpuplan.specs.engine_era import split_name
 from gpuplan.specs.target import Target
 
 SERVES = "vllm"
@@ -40,7 +41,7 @@ def serving_engine(ask: Common, card: ModelCard, target: Target, engines: Engine
     if card.engine is not None and (own is None or _made_for(engines.named(card.engine), chip)):
         return card.engine, f"it serves what {card.id} is stored in"
     usual, why = _usual(ask, target, engines)
-    named = [(said, has) for said, has in _named(ask) if not has(engines.named(usual))]
+    named = [(said, has) for said, has in _named(ask) if not has(engines.named(split_name(usual)[0]))]
     if not named:
         return usual, why
     for name in dict.fromkeys((SERVES, *engines.names)):
@@ -58,7 +59,9 @@ def _usual(ask: Common, target: Target, engines: Engines) -> tuple[str, str]:
         return own, f"others do not run on {chip.name}"
     if (alone := chip.default_engines.get("alone")) is not None and target.count == 1 and not _of_many(ask):
         return alone, f"one user of one {chip.name} mostly runs models with it"
-    if engines.named(SERVES).refused_by(chip.vendor, chip.family) is not None:
+    if (usual := engines.named(SERVES)).refused_by(chip.vendor, chip.family) is not None:
+        if (last := usual.last_on(chip.vendor, chip.family)) is not None:
+            return f"{SERVES}@{last}", f"later releases than {last} do not run on {chip.name}"
         return SERVES_OLD, f"vLLM does not run on {chip.name}"
     return SERVES, ""
 

@@ -24,7 +24,7 @@ FEW = 16
 """So many divisions are sooner looked at one by one than numpy is imported: most are dismissed by their memory."""
 AS_FAST = 0.995
 """Of divisions within half a percent of the fastest the one with the fewest stages is taken, which answers sooner."""
-AS_PLAIN = 0.97
+AS_PLAIN = 0.98
 """Where replicas may share experts, of divisions within so much of the fastest the one with the fewest means of it is taken: an
 estimate does not tell them apart, and each of them is one more thing to set up."""
 TILE = 16
@@ -68,6 +68,8 @@ class Judges(Record, eq=False):
     """What was found of the divisions that fit, in pieces, so that they can be compared otherwise without another estimate."""
     alone: bool = False
     """Whether there is but one division: then nothing is compared, and but for what fits all is estimated with its answer."""
+    decodes: bool = False
+    """Whether only answers are written, to prompts that are read elsewhere: then decode steps alone are compared."""
 
     def plan(self, plan: ServePlan) -> ServePlan:
         """A division with its batch."""
@@ -190,7 +192,9 @@ class Judges(Record, eq=False):
         return Judged(one.part, 0, (where(near, 0.0, 1.0), *plain, value, one.plainly, *_size(one.part)))
 
     def _speed(self, part: Part[ServePlan]) -> Any:
-        return served_figures(self.subject, self.plan(part.plan)).figures["tokens_per_s"].value
+        plan = self.plan(part.plan)
+        figures = served_figures(self.subject, plan).figures
+        return plan.batch * plan.parallel.dp / figures["itl_s"].value if self.decodes else figures["tokens_per_s"].value
 
     def held(self, plan: ServePlan) -> tuple[Any, Any, ServingMemory]:
         """Which divisions, with their batch, fit, how surely (the less the surer), and what they hold."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import cast, get_args
 
+from gpuplan.errors import Problem, UsageError
 from gpuplan.estimate.result import Choice
 from gpuplan.estimate.subject import Subject
 from gpuplan.models.block_types import BLOCK_TYPES
@@ -16,6 +17,9 @@ from gpuplan.plan.words import KvFormat, WeightFormat
 from gpuplan.record import Record
 from gpuplan.specs.engine import Formats
 from gpuplan.specs.quantity import SourcedText
+
+WITHOUT_KERNELS = "weights.elsewhere"
+"""The code of a problem with weights that an engine has no kernels for on some accelerators."""
 
 
 class StoredTypes(Record, kw_only=True):
@@ -52,6 +56,7 @@ def types_of(
     elif weights == "fp8" and (own == "fp8-block" or _in_blocks(card)):
         weights = "fp8-block"
         said.append(Choice("weights", weights, "fp8 as the checkpoint has it"))
+    _refuse_without_kernels(subject, formats, weights)
     published = "fp8" if weights == "fp8-block" and weights not in card.quantised else weights
     checkpoint = card.weights if weights == own else card.quantised.get(published)
     if checkpoint is not None and checkpoint.source:
@@ -76,6 +81,20 @@ def types_of(
     parts = parts_of_file_type(card.architecture, weights, method) if stored is None else ()
     made = StoredTypes(weights=weights, kv_cache=kv_cache, group=group, plain=plain, parts=parts, checkpoint=stored)
     return made, said
+
+
+def _refuse_without_kernels(subject: Subject, formats: Formats, weights: WeightFormat) -> None:
+    """Refuse a type of weights that the engine has no kernels for on these accelerators.
+
+    Raises:
+        UsageError: its makers say so.
+    """
+    without = formats.not_on.get(weights)
+    if without is None or not subject.hw.asked("family", lambda one: one.family in without.text.split()):
+        return
+    engine = subject.engine
+    what = f"{engine.name} has no kernels for weights in {weights} on {subject.hw.name} ({_source(subject, without)})"
+    raise UsageError(Problem(WITHOUT_KERNELS, what, "name another type with --weights, such as bf16 or int4, or another --engine"))
 
 
 def _in_blocks(card: ModelCard) -> bool:

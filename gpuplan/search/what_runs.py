@@ -19,8 +19,9 @@ from gpuplan.plan.what_runs import ModelKind, Order, WhatRunsAsk
 from gpuplan.plan.words import WeightFormat
 from gpuplan.search.library import Library
 from gpuplan.search.serving import Settled, answer_of, settled
-from gpuplan.search.serving_types import stored_format
+from gpuplan.search.serving_types import WITHOUT_KERNELS, stored_format
 from gpuplan.search.spill import host_holds, least_on_host
+from gpuplan.specs.engine_era import split_name
 
 CONTEXT, PROMPT, OUTPUT = 8192, 512, 128
 """Taken where the user does not say: room for a long chat, and a short question that is timed."""
@@ -31,6 +32,7 @@ STEPS = 64
 """Contexts that are looked at between the longest power of two that fits and the next."""
 LOCAL, SERVER = "llama-cpp", "vllm"
 NO_ROOM, SLOW, NOT_PUBLISHED = "too large", "fewer tokens a second than is wanted", "no published weights"
+NO_KERNELS = "the engine has no kernels for its weights there"
 NO_LICENSE, OTHER_LICENSE = "no licence on record", "under another licence"
 
 
@@ -49,7 +51,7 @@ def what_runs(ask: WhatRunsAsk, library: Library, words: Sequence[str] = ()) -> 
     """
     _known_licenses(ask, library)
     engine = ask.engine or usual_engine(ask.on, library)
-    profile, instead = library.engine(engine)
+    profile, instead = library.engine(split_name(engine)[0])
     library.target(ask.on)
     found: list[Runs] = []
     left: Counter[str] = Counter()
@@ -69,7 +71,13 @@ def usual_engine(on: str, library: Library) -> str:
     """What one user runs models with: the only engine of the part, a server's where memory is HBM, llama.cpp elsewhere."""
     part = library.target(on).accelerator
     own = part.default_engines.get("serve")
-    return own if own is not None else SERVER if part.memory.type.upper().startswith("HBM") else LOCAL
+    if own is not None or not part.memory.type.upper().startswith("HBM"):
+        return own or LOCAL
+    server = library.engine(SERVER)[0]
+    if server.refused_by(part.vendor, part.family) is None:
+        return SERVER
+    last = server.last_on(part.vendor, part.family)
+    return LOCAL if last is None else f"{SERVER}@{last}"
 
 
 def kind_of(card: ModelCard) -> ModelKind:
@@ -147,8 +155,11 @@ def _of_card(card: ModelCard, ask: WhatRunsAsk, engine: str, library: Library) -
     for weights in _formats(card, ask, engine, library):
         try:
             one = _run(card, weights, ask, engine, library)
-        except UsageError:
-            raise
+        except UsageError as error:
+            if error.problems[0].code != WITHOUT_KERNELS:
+                raise
+            whys.add(NO_KERNELS)
+            continue
         except GpuplanError as error:
             whys.add(error.problems[0].message)
             continue
@@ -169,7 +180,7 @@ def _of_card(card: ModelCard, ask: WhatRunsAsk, engine: str, library: Library) -
 
 def _places(engine: str, library: Library) -> bool:
     """Whether the engine runs layers in the memory of the host."""
-    serving = library.engine(engine)[0].serving
+    serving = library.engine(split_name(engine)[0])[0].serving
     return serving is not None and serving.host is not None and "gpu_layers" in serving.host.places
 
 
@@ -179,7 +190,7 @@ def _formats(card: ModelCard, ask: WhatRunsAsk, engine: str, library: Library) -
         return ask.weights
     asked = ServeAsk(model=card.id, on=ask.on, engine=engine, memory=ask.memory)
     own, _ = stored_format(card, library.look_up(asked, "serve", with_price=False).subject)
-    serving = library.engine(engine)[0].serving
+    serving = library.engine(split_name(engine)[0])[0].serving
     ready = serving.formats.ready if serving is not None and card.weights is None else None
     return (own, *(cast("WeightFormat", one) for one in (ready.text.split() if ready is not None else ()) if one != own))
 

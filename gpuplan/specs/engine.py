@@ -67,6 +67,8 @@ class Formats(Schema):
     """Types of the KV cache that it alone has, likewise."""
     ready: TextField | None = None
     """Types of weights that its users find ready for most models, the widest first, with spaces between."""
+    not_on: dict[str, TextField] = field(default_factory=dict)
+    """By type of weights the families of accelerators that it has no kernels for them on, with spaces between them."""
     narrow: TextField | None = None
     """Types of weights that are advised where memory or time is short, the widest first; None: fp8 and int4."""
     narrow_kv: TextField | None = None
@@ -336,6 +338,15 @@ class Engine(SpecFile):
             return self.runs_on
         return self.not_on if self.not_on is not None and family in self.not_on.text.split() else None
 
+    def last_on(self, vendor: str, family: str) -> str | None:
+        """The last release that ran on a family of accelerators that today's do not run on; None: none is on record."""
+        days = {} if self.releases is None else self.releases.days
+        for era in reversed(self.eras):
+            if era.not_on is not None and self.replaced(not_on=era.not_on).refused_by(vendor, family) is None:
+                known = [(day, name) for name, day in days.items() if era.holds(day)]
+                return max(known)[1] if known else None
+        return None
+
     def before(self, month: str | None) -> str | None:
         """The profile that describes the engine of a month (`YYYY-MM`) in place of this one; None: this one does."""
         then = () if month is None else (era for era in self.eras if era.holds(month))
@@ -362,14 +373,16 @@ class Engine(SpecFile):
         `kv_cache` is the type of caches that is asked for by name, on accelerators of the `family`.
         """
         if month is not None and self.serving is not None:
-            serving, fused, kernels = self.serving, self.fused_quantisation, self.kernels
+            serving, fused, kernels, not_on = self.serving, self.fused_quantisation, self.kernels, self.not_on
             for era in reversed(self.eras):
                 if era.holds(month, kv_cache, family):
                     serving = serving if era.serving is None else serving.in_era(era.serving)
                     fused = fused if era.fused_quantisation is None else era.fused_quantisation
                     kernels = f"{self.id}.{era.name}" if era.own_kernels else kernels
-            if serving is not self.serving or fused is not self.fused_quantisation or kernels != self.kernels:
-                return self.replaced(serving=serving, fused_quantisation=fused, kernels=kernels).dated_training(month)
+                    not_on = not_on if era.not_on is None else era.not_on
+            given = {"serving": serving, "fused_quantisation": fused, "kernels": kernels, "not_on": not_on}
+            if any(value is not getattr(self, name) for name, value in given.items()):
+                return self.replaced(**given).dated_training(month)
         return self.dated_training(month)
 
     def dated_training(self, month: str | None) -> Engine:

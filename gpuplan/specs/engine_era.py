@@ -32,7 +32,7 @@ from gpuplan.specs.engine_schedule import (
     WarpExperts,
 )
 from gpuplan.specs.measured_base import MatmulKind
-from gpuplan.specs.quantity import BytesField, CountField, FactorField, RatioField, SecondsField, ShareField, Sourced
+from gpuplan.specs.quantity import BytesField, CountField, FactorField, RatioField, SecondsField, ShareField, Sourced, TextField
 from gpuplan.specs.training_habits import Pace, Share
 
 POLICIES: Mapping[str, tuple[str, str]] = {
@@ -227,6 +227,8 @@ class Era(Schema):
     """Kinds of matmuls whose input the kernels before them quantised then."""
     own_kernels: bool = False
     """Whether it served with other kernels: measured files hold those as `<engine>.<era>`, and else those of today."""
+    not_on: TextField | None = None
+    """Families of accelerators that no release of that time ran on, in place of those of today, with spaces between them."""
     serving: ServingEra | None = None
     """What it did otherwise in serving."""
 

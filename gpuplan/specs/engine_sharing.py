@@ -55,3 +55,5 @@ class WholeEncoders(Schema):
 
     source: Id
     """What says so."""
+    passes: Id | None = None
+    """What says that their sequences are not cut, so that a pass has room for the longest; None: they are, as those of decoders."""

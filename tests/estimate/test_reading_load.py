@@ -74,6 +74,20 @@ def test_stages_are_the_queues_that_are_drawn(most: int, start: float, pp: int) 
         assert found == pytest.approx(drawn(rate, each, begin, most, pp, 40_000), rel=near), (busy, start, most)
 
 
+@pytest.mark.parametrize(("model", "on", "cut"), [("bge-m3", "l4", False), ("modernbert-base", "a10", False), (STAGED, "l4", True)])
+def test_an_encoder_is_read_whole(model: str, on: str, *, cut: bool) -> None:
+    """vLLM cuts no sequence that sees to both sides: a pass has room for the longest, whatever the card."""
+    answer = gpuplan.serve(model, on=on, prompt=8000)
+    passes = answer.estimate.find("batch_prefill.passes") or answer.estimate.find("prefill.passes")
+    room = answer.estimate.find("pass.tokens")
+    assert (room is None) is cut
+    if room is not None:
+        assert float(room.value) >= 8192
+    limited = gpuplan.serve(model, on=on, prompt=8000, max_batched_tokens=2048)
+    assert (float(answer.figures["latency_s"].value) < float(limited.figures["latency_s"].value)) is not cut
+    assert passes is not None
+
+
 def test_users_who_ask_again_are_read_by_turns() -> None:
     """Two groups of ten: while one is read the other waits, so that nobody waits for less than a pass."""
     in_pass, each, start = 10.0, 0.01, 0.1
@@ -159,3 +173,16 @@ def test_vllm_divides_no_encoder_into_stages() -> None:
     assert [problem.code for problem in caught.value.problems] == ["plan.encoder-stages"]
     assert gpuplan.serve("qwen3-embedding-8b", on=f"2x{ON}", pp=2, advise=False).fits
     assert gpuplan.serve(MODEL, on=f"2x{ON}", engine="llama-cpp", pp=2, advise=False).fits
+
+
+@pytest.mark.parametrize("pp", [1, 2, 4])
+def test_stages_do_not_share_the_encoder_of_images(pp: int) -> None:
+    """It stands before the first of them: no more are kept than it encodes, however many stages read what it made."""
+    asked: dict[str, object] = {"on": f"{pp}xl4", "engine": "sglang", "tp": 1, "pp": pp, "dp": 1, "images": 1, "prompt": 1}
+    idle = gpuplan.serve("clip-vit-large-patch14", **asked)
+    few, alone = (gpuplan.serve("clip-vit-large-patch14", **asked, **load) for load in ({"rate": 0.1}, {"concurrency": 1}))
+    batch = next(one for one in idle.estimate.breakdowns if one.title == "a batch of sequences")
+    encoded = float(idle.question["batch"]) / float(batch.named["images"].value)
+    assert float(few.figures["highest_rate_per_s"].value) <= encoded
+    for one in (few, alone):
+        assert float(one.figures["latency_s"].value) == pytest.approx(float(idle.figures["latency_s"].value), rel=0.01)

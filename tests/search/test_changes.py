@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 
 import pytest
 
+import gpuplan
 from gpuplan.errors import UsageError
 from gpuplan.estimate.result import Change, Estimate
 from gpuplan.plan.ask import TrainAsk
@@ -161,3 +162,13 @@ def test_a_change_that_fits_narrowly_says_so() -> None:
     made = questions.answered("train", {"model": "llama-3.1-8b", "on": "2x8xh100", "engine": "fsdp", "seq_len": 131072})
     effects = {" ".join(one.flags): one.effect for one in made.changes}
     assert effects["chunked-loss"] == "fits narrowly"
+
+
+def test_what_fits_is_told_with_the_room_that_its_sequences_leave_or_take() -> None:
+    """A batch that nobody names fills what there is: what is left then says nothing."""
+    filled = gpuplan.serve("gpt-oss-20b", on="rtx-3060", engine="vllm").estimate.changes
+    one = gpuplan.serve("gpt-oss-20b", on="rtx-3060", engine="vllm", batch=1).estimate.changes
+    fitting = gpuplan.fit("gpt-oss-20b", on="rtx-3060").estimate.changes
+    assert filled
+    assert all("sequences at once" in change.effect and "to spare" not in change.effect for change in filled)
+    assert all("GiB to spare" in change.effect for change in (*one, *fitting))

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+import gpuplan
 from gpuplan.errors import InfeasibleError, PlanError, UnknownError, UsageError
 from gpuplan.estimate.result import Estimate
 from gpuplan.search.ask import answered
@@ -155,3 +156,12 @@ def test_nothing_by_hand_answers_sooner_at_a_rate() -> None:
     for made in forced:
         assert figure(made, "accelerators") >= 16
         assert figure(made, "e2e_s") >= 0.97 * figure(open_, "e2e_s")
+
+
+def test_no_tensor_parallel_degree_of_either_side_beats_what_is_chosen_with_as_few_accelerators() -> None:
+    asked: dict[str, Any] = {"on": "2xdgx-h200", "prefill_on": "2xdgx-h200", "rate": 50.0}
+    chosen = gpuplan.serve("deepseek-v3", **asked).figures
+    for forced in ({"tp": 4}, {"tp": 8}, {"tp": 16}, {"attention_dp": 2}, {"prefill_tp": 8}):
+        other = gpuplan.serve("deepseek-v3", **asked, **forced).figures
+        if float(other["accelerators"].value) <= float(chosen["accelerators"].value):
+            assert float(other["e2e_s"].value) >= 0.98 * float(chosen["e2e_s"].value), forced

@@ -20,6 +20,10 @@ from gpuplan.specs.engine import Engine
         ("exllama", "arc-b580"),
         ("vllm", "p100"),
         ("sglang", "v100"),
+        ("vllm", "v100"),
+        ("vllm@0.31", "titan-v"),
+        ("tensorrt-llm", "t4"),
+        ("tensorrt-llm@0.14", "v100"),
     ],
 )
 @pytest.mark.parametrize("task", ["fit", "serve"])
@@ -30,6 +34,52 @@ def test_it_is_refused_with_who_says_so(task: str, engine: str, on: str) -> None
     assert problem.code == "engine.elsewhere"
     assert "does not run on" in problem.message
     assert problem.hint
+
+
+@pytest.mark.parametrize(("engine", "on"), [("vllm@0.30", "v100"), ("tensorrt-llm@0.13", "v100"), ("trtllm@0.17", "t4")])
+def test_the_last_release_that_ran_there_is_not_refused_and_is_told(engine: str, on: str) -> None:
+    assert gpuplan.serve("qwen3-0.6b", on=on, engine=engine).fits
+    name, last = engine.split("@")
+    with pytest.raises(UsageError) as caught:
+        gpuplan.serve("qwen3-0.6b", on=on, engine=name)
+    assert f"@{last}" in caught.value.problems[0].hint
+
+
+def test_who_names_no_engine_has_the_last_release_that_ran_there() -> None:
+    answer = gpuplan.serve("qwen3-0.6b", on="v100", rate=1)
+    assert answer.fits
+    assert answer.question["engine"] == "vllm"
+    assert any("later releases than 0.30.0 do not run on" in note.text for note in answer.notes)
+
+
+@pytest.mark.parametrize(
+    ("engine", "on", "weights"),
+    [
+        ("vllm@0.30", "v100", "fp8"), ("sglang", "t4", "fp8"), ("tensorrt-llm", "a100", "fp8"), ("tensorrt-llm", "h100", "nvfp4"),
+        ("tensorrt-llm", "a10", "nvfp4"),
+    ],
+)  # fmt: skip
+def test_weights_without_kernels_there_are_refused(engine: str, on: str, weights: str) -> None:
+    with pytest.raises(UsageError, match="has no kernels for weights in"):
+        gpuplan.serve("qwen3-8b", on=on, engine=engine, weights=weights)
+
+
+@pytest.mark.parametrize(
+    ("engine", "on", "weights"),
+    [
+        ("vllm", "a100", "fp8"), ("vllm", "t4", "fp8"), ("sglang", "a100", "fp8"), ("vllm@0.7.3", "v100", "int4"),
+        ("tensorrt-llm", "l40s", "fp8"),
+    ],
+)  # fmt: skip
+def test_weights_that_are_widened_by_kernels_there_are_not(engine: str, on: str, weights: str) -> None:
+    assert gpuplan.serve("qwen3-4b", on=on, engine=engine, weights=weights).figures["tokens_per_s"].value > 0
+
+
+@pytest.mark.parametrize(("on", "engine"), [("v100", None), ("8xt4", "sglang"), ("a100", "tensorrt-llm")])
+def test_models_that_have_no_kernels_there_end_no_list(on: str, engine: str | None) -> None:
+    found = gpuplan.what_runs("qwen3", on=on, engine=engine)
+    assert found.runs
+    assert all(one.estimate.question["weights"] not in ("fp8", "fp8-block") for one in found.runs)
 
 
 def test_a_repository_for_one_makers_chips_is_refused_on_others() -> None:
