@@ -19,7 +19,7 @@ _BEHIND = re.compile(
     re.IGNORECASE,
 )
 _BEFORE = re.compile(
-    r"^(?:virtualized|corporation|nvidia|amd|intel|qualcomm|apple|google|geforce|radeon|instinct|asus|msi|gigabyte|zotac|pny|evga|palit|inno3d|gainward|sapphire|"
+    r"^(?:lit|virtualized|corporation|nvidia|amd|intel|qualcomm|apple|google|geforce|radeon|instinct|asus|msi|gigabyte|zotac|pny|evga|palit|inno3d|gainward|sapphire|"
     r"lenovo|dell|hpe?|acer|supermicro|powercolor|xfx|asrock|colorful|galax|rog|strix|tuf|ventus|aorus|eagle|windforce|nitro\+?|pulse|founders|edition|gaming|core|"
     r"navi\s\d+|aqua\svanjaram)[\s-]+",
     re.IGNORECASE,
@@ -97,7 +97,7 @@ def unwrapped(name: str) -> Iterator[str]:
 
 
 _MANY = {"dual": 2, "twin": 2, "two": 2, "triple": 3, "quad": 4, "four": 4}
-_COUNT_BEHIND = re.compile(r"(.+?)(?:\s+[x\u00d7*]\s*|\s*\u00d7\s*|(?<=\d{4})x)(\d{1,4})")
+_COUNT_BEHIND = re.compile(r"(.+?)(?:[\s_-]+[x\u00d7*][\s_-]*|\s*\u00d7\s*|(?<=\d{4})x)(\d{1,4})", re.IGNORECASE)
 _COUNT_OF_GPUS = re.compile(r"((?!.*\b[dh]gx\b).+?)[\s-]+(\d{1,2})[\s-]gpus?", re.IGNORECASE)
 _COUNT_BEFORE = re.compile(rf"(\d{{1,5}}|{'|'.join(_MANY)})[\s-]+(.+?[a-z0-9])(s?)", re.IGNORECASE)
 
@@ -109,6 +109,8 @@ def counted_in_words(text: str) -> Iterator[tuple[int, str]]:
     ([(4, 'Tesla P40')], [(2, '3090')], [(2, 'RTX 5090')])
     >>> list(counted_in_words("64 H100s")), list(counted_in_words("h100")), list(counted_in_words("MI325X 8-GPU"))
     ([(64, 'H100'), (64, 'H100s')], [], [(8, 'MI325X')])
+    >>> list(counted_in_words("A100_40GB_X_4"))
+    [(4, 'A100_40GB')]
     """
     named = text.strip()
     behind, before = _COUNT_BEHIND.fullmatch(named) or _COUNT_OF_GPUS.fullmatch(named), _COUNT_BEFORE.fullmatch(named)
@@ -173,6 +175,7 @@ def respelled(name: str) -> Iterator[str]:
     spelled = re.sub(r"(?<=-pro)(?=\d{4})|(?<=\d{4})(?=ada(?:-|$))|(?<=\d)(?=(?:nvl|pcie)(?:-|$))", "-", spelled)
     spelled = re.sub(r"^(rtx-\d{4}(?:-?ti)?)m(?=-\d+gb$|$)", r"\1-laptop", spelled)  # AMD's `RX 6800M` is a name of its own.
     spelled = re.sub(r"^([pm])(?=[1-6]\d00$)", r"quadro-\1", spelled)
+    spelled = re.sub(r"^rtxp-?(?=\d)", "rtx-pro-", spelled)
     spelled = re.sub(r"^q-rtx-", "quadro-rtx-", re.sub(r"^pro-w(?=\d)", "radeon-pro-w", spelled))
     spelled = re.sub(r"-hbm\d?e?(?=-|$)", "", re.sub(r"-maxq(?=-|$)", "-max-q", spelled))
     spelled = re.sub(r"(?<=\d)(ti|super|xtx|xt|gre)(?=-|$)", r"-\1", spelled)

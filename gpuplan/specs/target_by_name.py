@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 # The schemas of systems, instances and prices are imported where a name needs them: one accelerator needs none of them.
 _SLICE = re.compile(r"(?:tpu-?)?v?\d[a-z]*-(?:\d+|\d+(?:x\d+){1,2})")
+_MIG = re.compile(r"(?<![0-9a-z])[1-7]g\.\d")
 _PREFIX = re.compile(r"^slice_prefix: *\"?([^\s\"]+)", re.M)
 
 
@@ -62,6 +63,11 @@ def target_by_name(text: str, catalog: Catalog) -> Target | None:
     pod, part = _slice(name, catalog)
     if pod is not None and part is not None:
         return _of_slice(text, units, pod, part, catalog)
+    if _MIG.search(wanted):
+        from gpuplan.specs.mig import target_of_slice  # Slices of cards are seldom named.
+
+        if (cut := target_of_slice(text, units, name, catalog)) is not None:
+            return cut
     # `NVIDIA A100` is the part, though a cloud has a machine of eight under that name.
     made_by = next((wanted.removeprefix(f"{maker}-") for maker in MAKERS if wanted.startswith(f"{maker}-")), "")
     if made_by and is_named("accelerators", made_by, catalog):
