@@ -1,8 +1,9 @@
-"""What does a slice of a card by NVIDIA's multi-instance GPU (MIG) mean: `a100-40gb:1g.5gb`, `h100 3g.40gb`, `A100-SXM4-80GB-MIG-3g.40gb`?
+"""What does a slice of a card by NVIDIA's multi-instance GPU (MIG) mean: `a100-40gb:1g.5gb`, `h100 3g.40gb`?
 
-NVIDIA, Multi-Instance GPU User Guide, "Introduction" and "Supported MIG Profiles", https://docs.nvidia.com/datacenter/tesla/mig-user-guide:
-an instance has streaming multiprocessors and slices of memory, with their share of L2 and of bandwidth, to itself; "Application
-Considerations": no peer-to-peer between instances, so that each is a GPU of its own.
+NVIDIA, Multi-Instance GPU User Guide, "Introduction" and "Supported MIG Profiles",
+https://docs.nvidia.com/datacenter/tesla/mig-user-guide: an instance has streaming multiprocessors and slices of memory, with
+their share of L2 and of bandwidth, to itself; "Application Considerations": no peer-to-peer between instances, so that each is
+a GPU of its own.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import re
 from typing import TYPE_CHECKING
 
 from gpuplan.errors import Note, Problem, UnknownError, UsageError
-from gpuplan.specs.catalog import Catalog, key
+from gpuplan.specs.catalog import Catalog
 from gpuplan.specs.fabric import host_link_of
 from gpuplan.specs.target import Cut, Target, Unjoined
 from gpuplan.term import Source, Term
@@ -64,7 +65,7 @@ def target_of_slice(text: str, units: int, name: str, catalog: Catalog) -> Targe
 
 
 def slice_near(chip: Accelerator, memory: float, near: float) -> str | None:
-    """The slice of a card whose memory is within the share `near` of so many bytes, the one with most compute; None: there is none."""
+    """The slice of a card whose memory is within the share `near` of so many bytes, that which most fit; None: there is none."""
     fit = [name for name, one in chip.mig.items() if one.memory_share.value < 1 and abs(_named_bytes(name) / memory - 1) <= near]
     best = max(fit, key=lambda name: (chip.mig[name].count.value, chip.mig[name].compute_share.value), default=None)
     return f"{chip.id}:{best}" if best else None
@@ -87,10 +88,8 @@ def _cut_of(text: str, units: int, chip: Accelerator, profile: str) -> Target:
     ]
     unjoined = None
     if units > 1:
-        apart = UnknownError(
-            Problem("target.mig-apart", f"nothing joins {units} MIG slices: each is a GPU of its own", "ask for one, or for replicas")
-        )
-        unjoined = Unjoined(1, apart)
+        what = f"nothing joins {units} MIG slices: each is a GPU of its own"
+        unjoined = Unjoined(1, UnknownError(Problem("target.mig-apart", what, "ask for one, or for replicas")))
     return Target(
         text=text, accelerator=chip, count=units, units=units, per_unit=1, host_link=host_link_of(chip, None),
         notes=tuple(notes), share=float(cut.bandwidth.value), cut=cut, unjoined=unjoined,
@@ -131,7 +130,8 @@ def _with_profile(chip: Accelerator, profile: str, catalog: Catalog) -> Accelera
 def _no_card(profile: str, catalog: Catalog) -> UnknownError:
     what = f"`{profile}` is a MIG slice, and its name does not say of which card"
     holders = _holders(profile, catalog)
-    return UnknownError(Problem("target.mig", what, f"name the card before it: {holders}" if holders else "no card on record has it"))
+    hint = f"name the card before it: {holders}" if holders else "no card on record has it"
+    return UnknownError(Problem("target.mig", what, hint))
 
 
 def _holders(profile: str, catalog: Catalog) -> str:

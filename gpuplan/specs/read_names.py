@@ -23,7 +23,7 @@ _BEFORE = re.compile(r"(?:^|[^a-z0-9]|x)(\d{1,2})x?-?$")
 _AFTER = re.compile(r"(?:-?x|(?<=[a-z])(?<!sxm)(?<!hbm))(\d{1,2})(?![0-9a-z])|-(\d)(?=-)|-v\d\.(\d{1,2})$")
 _SOMEWHERE = re.compile(r"(?<![a-z0-9])(?:x(\d{1,2})|(\d{1,2})x)(?![a-z0-9])")
 _OF_ORACLE = re.compile(r"(?:vm|bm)\.gpu\.([a-z].*?)(?:-v\d)?\.(\d{1,2})")
-"""A shape of Oracle's: the part, its memory with or without a letter for the processor beside it, and how many: `VM.GPU.A100.40G.2`."""
+"""A shape of Oracle's: the part, its memory, with a letter for the processor beside it or without, and how many."""
 _INCHES = re.compile(r"[a-z]-1[3-8]-$")
 """The size of a laptop before its part, which is no count: `framework-16-rx-7700s`."""
 _NUMBER = re.compile(r"\d+")

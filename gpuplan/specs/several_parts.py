@@ -12,7 +12,6 @@ from gpuplan.specs.plain_names import MOBILE, known_as
 from gpuplan.specs.target import FORMS
 from gpuplan.specs.target_by_name import is_named
 
-
 _SIZES = re.compile(r"(.*\S)\s+(\d+)(?:\s*gb)?\s*/\s*(\d+)\s*gb", re.IGNORECASE)
 """One card with either of two memories."""
 

@@ -43,7 +43,7 @@ def _in_a_node(text: str, catalog: Catalog) -> Iterator[tuple[int, str]]:
         return
     spelled = (key(one) for one in (found[1], *plain_names(found[1]), *respelled(found[1])))
     part = next((one for one in spelled if is_named("accelerators", one, catalog)), None)
-    if part is None or any(is_named("accelerators", f"{one}-{found[2]}gb", catalog) for one in (part, catalog.find("accelerators", part).id)):
+    if part is None or is_named("accelerators", f"{part}-{found[2]}gb", catalog):
         return
     memory = catalog.load(Accelerator, part).memory
     if not memory.unified and memory.capacity.value >= _NO_MEMORY * int(found[2]) * 2**30:
@@ -93,7 +93,8 @@ def _by_its_words(text: str, units: int, name: str, catalog: Catalog) -> Target:
     # A part goes before an instance that a cloud calls after it: `RTX_6000Ada` has no seller in its name.
     makers = (f"{maker}-{key(name)}" for maker in MAKERS)  # Drivers print the maker, people leave it out.
     sized = [f"{key(name)}gb"] if re.search(r"\d-\d{2,3}$", key(name)) else []  # `gpu:a100-80:1`, which a cloud calls machines.
-    part = next((one for one in (key(bare(name)), *respelled(name), *makers, *sized) if is_named("accelerators", one, catalog)), None)
+    spelled = (key(bare(name)), *respelled(name), *makers, *sized)
+    part = next((one for one in spelled if is_named("accelerators", one, catalog)), None)
     if part is not None:
         return _taken_as(text, units, name, part, catalog)
     try:
@@ -154,7 +155,8 @@ def _by_less_of_it(text: str, units: int, name: str, what: str, catalog: Catalog
         if near := "" if exact else nearest(plain):
             raise UnknownError(Problem("target.unknown-name", what, near))
         return _taken_as(text, units, name, plain, catalog)
-    turned = next(filter(None, (_in_another_order(one, catalog) for one in (name, *plain_names(name)))), None) or run_together(name, catalog)
+    ordered = (_in_another_order(one, catalog) for one in (name, *plain_names(name)))
+    turned = next(filter(None, ordered), None) or run_together(name, catalog)
     if turned is not None:
         return _taken_as(text, units, name, turned, catalog)
     known = [one for kind in ("accelerators", "systems", "clusters") for one in (*catalog.paths(kind), *catalog.names(kind))]
