@@ -14,7 +14,7 @@ from gpuplan.specs.target import MAKERS
 _MARKS = re.compile(r"\((?:r|tm|c)\)|[®™]", re.IGNORECASE)
 _BEHIND = re.compile(
     r"\s+(?:w/|with|@)\s.*$|\s+\d+-core\b.*$|\s+(?:cpu|processor)$"
-    r"|\s+(?:rack|chip|box|node|graphics|gpu|desktop|oam|mcm|ac|mba|edition|generation|gaming|passive|active|trio|suprim|vanguard|x|oc|community|secure|cloud|accelerator)$"
+    r"|\s+(?:rack|system|chip|box|node|graphics|gpu|desktop|oam|mcm|ac|mba|edition|generation|gaming|passive|active|trio|suprim|vanguard|x|oc|community|secure|cloud|accelerator)$"
     r"|\s+(?:(?:dev|developer)[\s-]?kit|dual[\s-]slot|rev\.?\s*\w+|lite\s+hash\s+rate|lhr)$",
     re.IGNORECASE,
 )
@@ -92,7 +92,8 @@ def unwrapped(name: str) -> Iterator[str]:
     elif board := _BOARD.match(name.strip()):
         made += [f"{board[1]}-{board[2]}", board[1]]
     elif not mac:
-        made.append(_INSIDE.sub(lambda found: f" {found[1] or found[2]}GB", name).strip())
+        said = re.sub(r"\s*\((pcie|sxm\d?|nvl|oam)\)\s*$", r" \1", name, flags=re.IGNORECASE)
+        made.append(_INSIDE.sub(lambda found: f" {found[1] or found[2]}GB", said).strip())
     yield from (one for one in made if key(one) != key(name))
 
 
