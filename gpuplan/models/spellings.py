@@ -22,7 +22,8 @@ _STORE = re.compile(
 """Where RamaLama, KubeAI and Docker fetch a model from (https://github.com/containers/ramalama, docs/ramalama.1.md, Transports;
 https://hub.docker.com/u/ai)."""
 _ROUTER = re.compile(
-    r"^(?:ollama(?:_chat)?|hosted_vllm|lm_studio|together_ai|fireworks_ai|vertex_ai|azure_ai(?:/fw-)?|nvidia_nim|bedrock(?:/converse)?)/?(?<=[/-])(?=\S)"
+    r"^(?:ollama(?:_chat)?|hosted_vllm|lm_studio|together_ai|fireworks_ai|vertex_ai|azure_ai(?:/fw-)?|nvidia_nim|bedrock(?:/converse|_mantle)?)/?(?<=[/-])"
+    r"(?:(?:us|eu|ap|ca|sa|me|af|il|mx)(?:-gov)?-[a-z]+-\d/)?(?=\S)|^(?:max|\d+)-x-(?:max|\d+)/(?:(?:max|\d+)-steps/)?(?=[a-z])"
     r"|^fw-(?=[a-z])|^databricks/(?:databricks-|system\.ai\.)(?=\w)|^fal_ai/(?:fal-ai/)?(?=\S)"
     r"|^(?:openrouter|deepinfra|replicate|groq|novita|nebius|hyperbolic)/(?=[^/\s]+/\S)",
     re.IGNORECASE,
@@ -30,7 +31,7 @@ _ROUTER = re.compile(
 """What LiteLLM puts before a model of a provider (https://docs.litellm.ai/docs/providers)."""
 _BEDROCK = re.compile(
     r"(?:(?:us|us-gov|eu|apac|jp|au|ca|global)\.)?"
-    r"(ai21|amazon|anthropic|cohere|deepseek|google|meta|minimax|mistral|moonshot|moonshotai|nvidia|openai|qwen|writer|zai)"
+    r"(ai21|amazon|anthropic|cohere|deepseek|google|meta|minimax|mistral|moonshot|moonshotai|nvidia|openai|qwen|stability|twelvelabs|writer|xai|zai)"
     r"\.([a-z0-9][\w.-]*?)(?:-v?([0-9]):(\d+)(?::\w+)?)?", re.IGNORECASE,
 )  # fmt: skip
 """An id of Amazon Bedrock: perhaps a region, the maker, the model, its version and what it takes

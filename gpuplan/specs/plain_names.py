@@ -173,7 +173,8 @@ def respelled(name: str) -> Iterator[str]:
     spelled = re.sub(r"^(m\d(?:-pro|-max|-ultra)?)-(?:macbook(?:-air|-pro)?|mac-mini|mac-studio|imac)(?=-|$)", r"\1", spelled)
     spelled = re.sub(r"(?<=-)(\d+)g$", r"\1gb", spelled)
     spelled = re.sub(r"^(gtx|rtx|rx)(?=\d|pro|a\d)", r"\1-", spelled)
-    spelled = re.sub(r"(?<=-pro)(?=\d{4})|(?<=\d{4})(?=ada(?:-|$))|(?<=\d)(?=(?:nvl|pcie)(?:-|$))", "-", spelled)
+    spelled = re.sub(r"(?<=-pro)(?=\d{4})|(?<=\d{4})(?=ada(?:-|$))", "-", spelled)
+    spelled = re.sub(r"(?<=\d)(?=(?:nvl|pcie)(?:-|$))|(?<=\ds)(?=pcie(?:-|$))", "-", spelled)
     spelled = re.sub(r"^(rtx-\d{4}(?:-?ti)?)m(?=-\d+gb$|$)", r"\1-laptop", spelled)  # AMD's `RX 6800M` is a name of its own.
     spelled = re.sub(r"^([pm])(?=[1-6]\d00$)", r"quadro-\1", spelled)
     spelled = re.sub(r"^rtxp-?(?=\d)", "rtx-pro-", spelled)

@@ -30,7 +30,22 @@ def _is_part(name: str, catalog: Catalog) -> bool:
     return any(is_named(kind, one, catalog) for one in spelled for kind in ("accelerators", "systems"))
 
 
+_PARTITION = re.compile(r"gpu(?:([2-8])?([a-z]*\d\w*)|[-_]([a-z]+\d+[-_]\d+)g)", re.IGNORECASE)
 _OF_A_NODE = re.compile(r"(.+?)[\s_-]+([1248]|16)")
+
+
+def _of_partition(text: str) -> Iterator[tuple[int, str]]:
+    """What a partition or a feature of Slurm is called after: `gpu-v100-32g`, `gpul40s`, `gpu2h100` (nodes with two).
+
+    >>> list(_of_partition("gpu-v100-32g")), list(_of_partition("gpu4v100"))
+    ([(1, 'v100-32GB')], [(1, '4v100'), (4, 'v100')])
+    """
+    found = _PARTITION.fullmatch(text.strip())
+    if found is None:
+        return
+    yield 1, f"{found[3]}GB" if found[3] else f"{found[1] or ''}{found[2]}"
+    if found[1]:
+        yield int(found[1]), found[2]
 
 
 def _in_a_node(text: str, catalog: Catalog) -> Iterator[tuple[int, str]]:
@@ -77,7 +92,7 @@ def _by_its_words(text: str, units: int, name: str, catalog: Catalog) -> Target:
     from gpuplan.specs.plain_names import bracketed, counted_in_words, plain_names, respelled, unwrapped
     from gpuplan.specs.read_names import bare
 
-    for many, each in (*counted_in_words(text), *_in_a_node(text, catalog)):
+    for many, each in (*counted_in_words(text), *_in_a_node(text, catalog), *_of_partition(text)):
         if _is_part(each, catalog):
             target = target_by_name(f"{many}x{each}", catalog) or by_beginning(f"{many}x{each}", many, each, catalog)
             return target.replaced(text=text)
