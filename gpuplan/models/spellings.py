@@ -48,10 +48,13 @@ _WORDS = re.compile(
     re.IGNORECASE,
 )
 _FRONT = re.compile(
-    r"^(?:meta-|mistralai-|alibaba-|nvidia-nvidia-|nvidia-(?=nemotron|llama)|qwen-(?=qwq)|nous-hermes-(?=[23]-))", re.IGNORECASE
+    r"^(?:meta-|zai-(?=glm)|mistralai-|alibaba-|nvidia-nvidia-|nvidia-(?=nemotron|llama)|qwen-(?=qwq)|nous-hermes-(?=[23]-))",
+    re.IGNORECASE,
 )
-_LLAMA = re.compile(r"(?<=llama)(-?3)-(?=[123]-[a-z0-9])", re.IGNORECASE)
-"""The point of Llama 3.1, 3.2 and 3.3 as watsonx writes it: `llama-3-3-70b-instruct`."""
+_LLAMA = re.compile(r"(?<=llama)(-?3)[-_](?=[123]-[a-z0-9])", re.IGNORECASE)
+"""The point of Llama 3.1, 3.2 and 3.3 as watsonx and OVHcloud write it: `llama-3-3-70b-instruct`, `Meta-Llama-3_3-70B-Instruct`."""
+_DATABRICKS = re.compile(r"(?:databricks/)?databricks-(?=\w)", re.IGNORECASE)
+"""What Databricks puts before the models that it serves, whose points are hyphens (`databricks-glm-5-2`)."""
 _ACTIVE = re.compile(r"a\d+(?:\.\d+)?b$")
 
 
@@ -66,7 +69,11 @@ def unrouted(name: str) -> str:
     ('qwen2.5:7b', 'gemma3:4B-Q4_K_M', 'llama3.2')
     >>> unrouted("meta-llama/llama-3-3-70b-instruct"), unrouted("azure_ai/FW-GLM-5.1"), unrouted("llama-3-8b")
     ('meta-llama/llama-3.3-70b-instruct', 'GLM-5.1', 'llama-3-8b')
+    >>> unrouted("databricks-kimi-k2-7-code"), unrouted("databricks-qwen3-embedding-0-6b"), unrouted("Meta-Llama-3_3-70B-Instruct")
+    ('kimi-k2.7-code', 'qwen3-embedding-0.6b', 'Meta-Llama-3.3-70B-Instruct')
     """
+    if (served := _DATABRICKS.match(name)) is not None:
+        name = re.sub(r"(?<!\d)(\d)-(\d)(?=-|$)|(?<=-)(0)-(\d)(?=b)", r"\1\3.\2\4", name[served.end() :])
     bare = _LLAMA.sub(r"\1.", _STORE.sub("", _ROUTER.sub("", "-".join(name.split()))))
     found = _BEDROCK.fullmatch(bare)
     if found is not None:

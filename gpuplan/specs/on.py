@@ -16,7 +16,7 @@ _CLOCK = re.compile(r"\s*@\s*\d+(?:\.\d+)?\s*GHz\s*$", re.IGNORECASE)
 _COUNT_ALONE = re.compile(r"\d{4}x", re.IGNORECASE)
 """A processor of AMD's that looks like a count of nothing: `7950x`."""
 _TOLD = re.compile(
-    r"^\s*(?:(?:cuda\s*\(\s*)?gpu|device)\s+\d+\s*:\s*(?=[a-z])|^\s*(?:(?:cuda|rocm|hip|vulkan|sycl|mtl)\d|metal)\s*[:(]\s*(?=[a-z])"
+    r"^\s*(?:(?:cuda\s*\(\s*)?gpu|device)\s+\d+\s*:\s*(?=[a-z])|^\s*(?:(?:cuda|rocm|hip|vulkan|sycl|mtl)\d|metal)\s*[:(]\s*(?=[a-z])|^\s*metal[\s_]+(?=apple)"
     r"|\s*,\s*(?:compute capability\b.*|gfx\d.*|\d+\s*mib)$|\s*\(uuid\b.*$|\s{2,}[\d.]+\s*gi?b\s+sm_\d+$"
     r"|\s*\((?:rocm|radv|amdvlk|hip|llvm)\b[^)]*\)\s*$",
     re.IGNORECASE,

@@ -13,13 +13,13 @@ from gpuplan.specs.target import MAKERS
 
 _MARKS = re.compile(r"\((?:r|tm|c)\)|[®™]", re.IGNORECASE)
 _BEHIND = re.compile(
-    r"\s+(?:w/|with|@)\s.*$|\s+\d+-core\b.*$|\s+(?:cpu|processor)$"
+    r"\s+(?:w/|with|@)\s.*$|\s+(?:\d+|dual|quad|six|eight|twelve|sixteen)-core\b.*$|\s+(?:cpu|processor)$"
     r"|\s+(?:rack|system|chip|box|node|graphics|gpu|desktop|oam|mcm|ac|mba|edition|generation|gaming|passive|active|trio|suprim|vanguard|x|oc|community|secure|cloud|accelerator)$"
     r"|\s+(?:(?:dev|developer)[\s-]?kit|dual[\s-]slot|rev\.?\s*\w+|lite\s+hash\s+rate|lhr)$",
     re.IGNORECASE,
 )
 _BEFORE = re.compile(
-    r"^(?:lit|virtualized|corporation|nvidia|amd|intel|qualcomm|apple|google|geforce|radeon|instinct|asus|msi|gigabyte|zotac|pny|evga|palit|inno3d|gainward|sapphire|"
+    r"^(?:\d+(?:st|nd|rd|th)\s+gen|lit|virtualized|corporation|nvidia|amd|intel|qualcomm|apple|google|geforce|radeon|instinct|asus|msi|gigabyte|zotac|pny|evga|palit|inno3d|gainward|sapphire|"
     r"lenovo|dell|hpe?|acer|supermicro|powercolor|xfx|asrock|colorful|galax|rog|strix|tuf|ventus|aorus|eagle|windforce|nitro\+?|pulse|founders|edition|gaming|core|"
     r"navi\s\d+|aqua\svanjaram)[\s-]+",
     re.IGNORECASE,
@@ -66,6 +66,8 @@ _CHIP = re.compile(r"\bm\d(?:\s+(?:pro|max|ultra))?(?=\s|$)", re.IGNORECASE)
 _INCHES = re.compile(
     r"(?<![\d.])(?:1[1-6](?:\.\d)?|24)(?:[\s-]*inch|\s*[\"\u201d\u2033]|(?=\s))|(?<!\d)20[12]\d(?!\d)", re.IGNORECASE
 )
+_CORES = re.compile(r"\bgpu\s*-\s*(\d+)\s*cores?\b", re.IGNORECASE)
+"""How Blender prints those of Apple's GPUs: `Apple M3 Max (GPU - 30 cores)`."""
 _MEMORY = re.compile(r"(\d+)\s*gb?\b", re.IGNORECASE)
 
 
@@ -82,7 +84,7 @@ def unwrapped(name: str) -> Iterator[str]:
     rest = " ".join(_INCHES.sub(" ", re.sub(r"[(),/]", " ", mac[2] if mac else name)).split())
     chip = _CHIP.search(rest) if mac or re.match(r"(?:apple\s+)?m\d\b", rest, re.IGNORECASE) else None
     if chip is not None:
-        cores = re.search(r"(\d+)[\s-]*cores?[\s-]*gpu", rest, re.IGNORECASE)
+        cores = re.search(r"(\d+)[\s-]*cores?[\s-]*gpu", rest, re.IGNORECASE) or _CORES.search(" ".join(name.split()))
         memory = _MEMORY.search(rest)
         behind = f" {memory[1]}GB" if memory else ""
         if cores is not None:

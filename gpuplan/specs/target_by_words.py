@@ -8,7 +8,15 @@ from collections.abc import Iterator
 from gpuplan.errors import GpuplanError, Note, Problem, UnknownError, UsageError, did_you_mean
 from gpuplan.specs.catalog import Catalog, key
 from gpuplan.specs.target import FORMS, MAKERS, Target
-from gpuplan.specs.target_by_name import find_instance, is_named, of_accelerator, of_instance, of_system, target_by_name
+from gpuplan.specs.target_by_name import (
+    find_instance,
+    is_named,
+    of_accelerator,
+    of_instance,
+    of_system,
+    refuse_chips,
+    target_by_name,
+)
 
 
 def _of_provider(name: str, units: int, catalog: Catalog) -> str | None:
@@ -19,7 +27,19 @@ def _of_provider(name: str, units: int, catalog: Catalog) -> str | None:
     whole = spelled_out(name)
     if whole != name and find_instance(whole, catalog) is not None:
         return whole
-    return attached(whole, catalog) or instance_of_provider(whole, units, catalog) or only_of_family(whole, whole, None, catalog)
+    found = attached(whole, catalog) or instance_of_provider(whole, units, catalog)
+    if found is not None:
+        return found
+    one = only_of_family(whole, whole, None, catalog)
+    return None if one is not None and _is_kind(whole) else one  # `RTX6000` is three cards, though a seller's machine is called so.
+
+
+def _is_kind(name: str) -> bool:
+    """Whether a name says several parts, or one that is not on record."""
+    from gpuplan.specs.kinds_of_parts import nearest
+    from gpuplan.specs.plain_names import respelled
+
+    return any(nearest(one) for one in (name, *respelled(name)))
 
 
 def _is_part(name: str, catalog: Catalog) -> bool:
@@ -31,7 +51,7 @@ def _is_part(name: str, catalog: Catalog) -> bool:
 
 
 _PARTITION = re.compile(r"gpu(?:([2-8])?([a-z]*\d\w*)|[-_]([a-z]+\d+[-_]\d+)g)", re.IGNORECASE)
-_OF_A_NODE = re.compile(r"(.+?)[\s_-]+([1248]|16)")
+_OF_A_NODE = re.compile(r"(.+?)(?:[\s_-]+|(?<=[0-9a-z])x)([1248]|16)", re.IGNORECASE)
 
 
 def _of_partition(text: str) -> Iterator[tuple[int, str]]:
@@ -121,6 +141,7 @@ def _by_its_words(text: str, units: int, name: str, catalog: Catalog) -> Target:
         raise
     instance = find_instance(full, catalog) if full is not None else None
     if instance is not None:
+        refuse_chips(text, units, name, instance)
         taken = Note("target.taken-as", f"`{name}` was taken as `{instance.qualified_name}`", _terms(name))
         target = of_instance(text, units, instance, catalog)
         return target.replaced(notes=(taken, *target.notes))
