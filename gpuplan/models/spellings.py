@@ -51,7 +51,7 @@ _FRONT = re.compile(
     r"^(?:meta-|zai-(?=glm)|mistralai-|alibaba-|nvidia-nvidia-|nvidia-(?=nemotron|llama)|qwen-(?=qwq)|nous-hermes-(?=[23]-))",
     re.IGNORECASE,
 )
-_LLAMA = re.compile(r"(?<=llama)(-?3)[-_](?=[123]-[a-z0-9])", re.IGNORECASE)
+_LLAMA = re.compile(r"(?<=llama)(-?3)(?:-(?=[123]-[a-z0-9])|_(?=[123]-\d+b))", re.IGNORECASE)
 """The point of Llama 3.1, 3.2 and 3.3 as watsonx and OVHcloud write it: `llama-3-3-70b-instruct`, `Meta-Llama-3_3-70B-Instruct`."""
 _DATABRICKS = re.compile(r"(?:databricks/)?databricks-(?=\w)", re.IGNORECASE)
 """What Databricks puts before the models that it serves, whose points are hyphens (`databricks-glm-5-2`)."""
