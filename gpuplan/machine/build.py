@@ -88,15 +88,17 @@ def hardware_of(
             parameters |= _as_late(level, parameters)
         fabrics.append(link)
     parameters |= _residuals(fabrics or own.chain, engine, catalog)
+    cut = target.cut
+    compute = target.share if cut is None else float(cut.compute.value)
     return Hardware(
         name=chip.name,
         accelerator=chip.id,
         family=chip.family,
         count=target.count,
-        peaks={dtype: _part(term, target.share) for dtype, term in own.peaks.items()},
+        peaks={dtype: _part(term, compute) for dtype, term in own.peaks.items()},
         hbm_bandwidth=_part(own.hbm_bandwidth, target.share),
-        memory_capacity=usable(_part(own.memory_capacity, target.share), chip),
-        visible_memory=None if own.visible_memory is None else _part(own.visible_memory, target.share),
+        memory_capacity=usable(_part(own.memory_capacity, target.share), chip) if cut is None else cut.memory,
+        visible_memory=None if own.visible_memory is None or cut is not None else _part(own.visible_memory, target.share),
         parameters=parameters,
         settled=own.settled,
         levels=levels,
@@ -107,9 +109,9 @@ def hardware_of(
         host_shared_by=_sharing_a_host(target),
         host_memory=_share_of_host(target, "memory"),
         disk_size=_share_of_host(target, "local_disk"),
-        power=None if own.power is None else _part(own.power, target.share),
-        sm_count=_units(chip, own.chain, target.share),
-        l2=own.l2,
+        power=None if own.power is None else _part(own.power, compute),
+        sm_count=_units(chip, own.chain, compute),
+        l2=own.l2 if own.l2 is None or cut is None else _part(own.l2, target.share),
         notes=own.notes,
         dtype_notes=own.dtype_notes,
     )

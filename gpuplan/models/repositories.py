@@ -324,8 +324,8 @@ def made_from(name: str, known: Sequence[str]) -> str:
     """
     if hint := nearest(name) or nearest(respelled(name)) or nearest(_FILES.sub("", name)):
         return hint
-    if hint := pictures_alike(name):
-        return hint
+    if hint := next(filter(None, map(nearest, name.split("/")[1:-1])), "") or pictures_alike(name):
+        return hint  # `openai/gpt-image-2/edit`: what is done with a model stands behind it.
     if (without := unserved(name)) and (served := card_called(without)):
         return f"the nearest on record is `{served.id}`: the rest of the name says how a provider serves it, which is not looked at"
     tail = name.rpartition("/")[2].lower()
@@ -342,7 +342,7 @@ def made_from(name: str, known: Sequence[str]) -> str:
         return f"the nearest on record is `{near[0]}`: the version or the size in the name is not on record"
     if near:
         return did_you_mean(name, known)
-    return of_its_size(name) or by_letters(name, known)
+    return of_its_size(name) or by_letters(name, known) or next(filter(None, map(nearest, name.split("/")[:-1])), "")
 
 
 _SIZE_IN = re.compile(r"[-_:](e?\d+(?:\.\d+)?[bm]|\d+x\d+(?:\.\d+)?b|\d+(?:\.\d+)?b-a\d+(?:\.\d+)?b)(?=$|[-_:])")

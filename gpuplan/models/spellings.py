@@ -13,7 +13,7 @@ _PLACE = re.compile(
     r"^~(?=\w)|^@?(?:accounts/[^/]+/(?:models|routers)|cf|[a-z]{2}\.)/?|/(?:community|latest)$|-(?:free|latest)$", re.IGNORECASE
 )
 """Parts of a name that are a provider's own shelves."""
-_ROUTED = re.compile(r"(?<=\w):(?:free|nitro|floor|online|exacto|extended|beta)$", re.IGNORECASE)
+_ROUTED = re.compile(r"(?<=\w):(?:free|nitro|floor|online|exacto|extended|beta|priority|flex|variant\d)$", re.IGNORECASE)
 """How OpenRouter is asked to serve a model (https://openrouter.ai/docs/guides/routing/model-variants)."""
 _STORE = re.compile(
     r"^(?:(?:ollama|hf|huggingface|hugging-face|lm-studio|lmstudio)-(?:run-|pull-|get-)?(?=[a-z])|ollama://(?:library/)?|(?:https://)?ollama\.com/(?:library/)?|(?:(?:docker|oci|rlcr)://)?(?:docker\.io/)?ai/|(?:modelscope|ms)://)(?=[^/\s])",
@@ -22,21 +22,23 @@ _STORE = re.compile(
 """Where RamaLama, KubeAI and Docker fetch a model from (https://github.com/containers/ramalama, docs/ramalama.1.md, Transports;
 https://hub.docker.com/u/ai)."""
 _ROUTER = re.compile(
-    r"^(?:ollama(?:_chat)?|hosted_vllm|lm_studio|together_ai|fireworks_ai|vertex_ai|azure_ai|nvidia_nim|bedrock(?:/converse)?)/(?=\S)"
+    r"^(?:ollama(?:_chat)?|hosted_vllm|lm_studio|together_ai|fireworks_ai|vertex_ai|azure_ai(?:/fw-)?|nvidia_nim|bedrock(?:/converse|_mantle)?)/?(?<=[/-])"
+    r"(?:(?:us|eu|ap|ca|sa|me|af|il|mx)(?:-gov)?-[a-z]+-\d/)?(?=\S)|^(?:max|\d+)-x-(?:max|\d+)/(?:(?:max|\d+)-steps/)?(?=[a-z])"
+    r"|^fw-(?=[a-z])|^databricks/(?:databricks-|system\.ai\.)(?=\w)|^fal_ai/(?:fal-ai/)?(?=\S)"
     r"|^(?:openrouter|deepinfra|replicate|groq|novita|nebius|hyperbolic)/(?=[^/\s]+/\S)",
     re.IGNORECASE,
 )  # fmt: skip
 """What LiteLLM puts before a model of a provider (https://docs.litellm.ai/docs/providers)."""
 _BEDROCK = re.compile(
     r"(?:(?:us|us-gov|eu|apac|jp|au|ca|global)\.)?"
-    r"(ai21|amazon|anthropic|cohere|deepseek|google|meta|minimax|mistral|moonshot|moonshotai|nvidia|openai|qwen|writer|zai)"
+    r"(ai21|amazon|anthropic|cohere|deepseek|google|meta|minimax|mistral|moonshot|moonshotai|nvidia|openai|qwen|stability|twelvelabs|writer|xai|zai)"
     r"\.([a-z0-9][\w.-]*?)(?:-v?([0-9]):(\d+)(?::\w+)?)?", re.IGNORECASE,
 )  # fmt: skip
 """An id of Amazon Bedrock: perhaps a region, the maker, the model, its version and what it takes
 (`meta.llama3-1-70b-instruct-v1:0`, https://docs.aws.amazon.com/bedrock/latest/userguide/models-supported.html)."""
 _POINT = re.compile(r"(?<=\d)p(?=\d)", re.IGNORECASE)
 _SERVED = re.compile(
-    r"(?:[-_:](?:turbo|fast|high-?speed|basic|versatile|instant|ultra|community|cloud|us|eu|spot|long|maas|tee|hf|lora|"
+    r"(?:[-_:](?:turbo|fast|fc|high-?speed|basic|versatile|instant|ultra|community|cloud|us|eu|spot|long|maas|tee|hf|lora|"
     r"\d{2,4}k(?:-rope)?|v1:0|latest|free|router|preview|exp))+$",
     re.IGNORECASE,
 )
@@ -46,8 +48,13 @@ _WORDS = re.compile(
     re.IGNORECASE,
 )
 _FRONT = re.compile(
-    r"^(?:meta-|mistralai-|alibaba-|nvidia-nvidia-|nvidia-(?=nemotron|llama)|qwen-(?=qwq)|nous-hermes-(?=[23]-))", re.IGNORECASE
+    r"^(?:meta-|zai-(?=glm)|mistralai-|alibaba-|nvidia-nvidia-|nvidia-(?=nemotron|llama)|qwen-(?=qwq)|nous-hermes-(?=[23]-))",
+    re.IGNORECASE,
 )
+_LLAMA = re.compile(r"(?<=llama)(-?3)(?:-(?=[123]-[a-z0-9])|_(?=[123]-\d+b))", re.IGNORECASE)
+"""The point of Llama 3.1, 3.2 and 3.3 as watsonx and OVHcloud write it: `llama-3-3-70b-instruct`, `Meta-Llama-3_3-70B-Instruct`."""
+_DATABRICKS = re.compile(r"(?:databricks/)?databricks-(?=\w)", re.IGNORECASE)
+"""What Databricks puts before the models that it serves, whose points are hyphens (`databricks-glm-5-2`)."""
 _ACTIVE = re.compile(r"a\d+(?:\.\d+)?b$")
 
 
@@ -60,8 +67,14 @@ def unrouted(name: str) -> str:
     ('openai/gpt-oss-20b', 'meta/llama3.1-70b-instruct', 'qwen-3-32b')
     >>> unrouted("ollama://qwen2.5:7b"), unrouted("ai/gemma3:4B-Q4_K_M"), unrouted("ollama run llama3.2")
     ('qwen2.5:7b', 'gemma3:4B-Q4_K_M', 'llama3.2')
+    >>> unrouted("meta-llama/llama-3-3-70b-instruct"), unrouted("azure_ai/FW-GLM-5.1"), unrouted("llama-3-8b")
+    ('meta-llama/llama-3.3-70b-instruct', 'GLM-5.1', 'llama-3-8b')
+    >>> unrouted("databricks-kimi-k2-7-code"), unrouted("databricks-qwen3-embedding-0-6b"), unrouted("Meta-Llama-3_3-70B-Instruct")
+    ('kimi-k2.7-code', 'qwen3-embedding-0.6b', 'Meta-Llama-3.3-70B-Instruct')
     """
-    bare = _STORE.sub("", _ROUTER.sub("", "-".join(name.split())))
+    if (served := _DATABRICKS.match(name)) is not None:
+        name = re.sub(r"(?<!\d)(\d)-(\d)(?=-|$)|(?<=-)(0)-(\d)(?=b)", r"\1\3.\2\4", name[served.end() :])
+    bare = _LLAMA.sub(r"\1.", _STORE.sub("", _ROUTER.sub("", "-".join(name.split()))))
     found = _BEDROCK.fullmatch(bare)
     if found is not None:
         points = re.sub(r"(?<=[a-z]\d)-(?=\d-)", ".", found[2], flags=re.IGNORECASE)

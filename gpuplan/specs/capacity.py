@@ -32,6 +32,10 @@ def capacity_of(part: Accelerator, memory: float, catalog: Catalog, said: str = 
     sold = f"{', '.join(others)} or {last}" if others else f"{last} alone"
     what = f"{said or '--memory ' + human(memory, 'B')}: {part.id} comes with {sold}"
     alike = [one.id for one in _of_its_family(part, catalog) if _nearest(_sizes(one), memory) is not None]
+    from gpuplan.specs.mig import slice_near  # Only a size that nothing has may be that of a slice.
+
+    if (cut := slice_near(part, memory, NEAR)) is not None:
+        raise UsageError(Problem("target.no-such-capacity", what, f"the nearest on record is `{cut}`, a slice of it by MIG"))
     hint = f"--on {alike[0]}, which comes with it" if alike else f"a part not on file: --set 'hw.memory_capacity={memory:.0f} B'"
     raise UsageError(Problem("target.no-such-capacity", what, hint))
 

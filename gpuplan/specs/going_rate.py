@@ -80,8 +80,11 @@ def going_rate(target: Target, catalog: Catalog, terms: Terms = USUAL) -> Street
     shipped price of the same instance does not count.
 
     Raises:
-        UnknownError: no cloud on record sells what makes the target, on those terms.
+        UnknownError: no cloud on record sells what makes the target, on those terms; or it is a MIG slice, which none sells alone.
     """
+    if target.cut is not None:
+        what = f"no price of a MIG slice of {target.accelerator.id} is on record"
+        raise UnknownError(Problem("price.unknown", what, "give what the slice costs by --price"))
     shape = Shape.of(target)
     best = catalog.once(("going rate", shape, terms), lambda: _cheapest(shape, catalog, terms))
     if best is not None:

@@ -15,8 +15,13 @@ _CLOCK = re.compile(r"\s*@\s*\d+(?:\.\d+)?\s*GHz\s*$", re.IGNORECASE)
 
 _COUNT_ALONE = re.compile(r"\d{4}x", re.IGNORECASE)
 """A processor of AMD's that looks like a count of nothing: `7950x`."""
-_TOLD = re.compile(r"^\s*device\s+\d+\s*:\s*|\s*,\s*(?:compute capability|gfx\d).*$", re.IGNORECASE)
-"""What llama.cpp prints around a device: its number, and what its driver can do."""
+_TOLD = re.compile(
+    r"^\s*(?:(?:cuda\s*\(\s*)?gpu|device)\s+\d+\s*:\s*(?=[a-z])|^\s*(?:(?:cuda|rocm|hip|vulkan|sycl|mtl)\d|metal)\s*[:(]\s*(?=[a-z])|^\s*metal[\s_]+(?=apple)"
+    r"|\s*,\s*(?:compute capability\b.*|gfx\d.*|\d+\s*mib)$|\s*\(uuid\b.*$|\s{2,}[\d.]+\s*gi?b\s+sm_\d+$"
+    r"|\s*\((?:rocm|radv|amdvlk|hip|llvm)\b[^)]*\)\s*$",
+    re.IGNORECASE,
+)
+"""What llama.cpp, `nvidia-smi -L` and PyTorch print around a device: its number, its UUID, and what its driver can do."""
 _LABEL = re.compile(r"^(\s*(?:\d+\s*x\s*)?)[\w-]+(?:\.[\w-]+)+/[\w.-]+\s*[=:]\s*(?=\S*[A-Za-z])")
 """The key of a label of Kubernetes before the part that it names, behind how many: `nvidia.com/gpu.product=NVIDIA-L4`."""
 
@@ -34,7 +39,9 @@ def parse_target(text: str, catalog: Catalog) -> Target:
         UnknownError: nothing is called that, or a network that the target needs is not known.
         SpecError: a data file is wrong.
     """
-    text = _CLOCK.sub("", _LABEL.sub(r"\1", _TOLD.sub("", text)))
+    bare = _TOLD.sub("", text)
+    bare = bare.removesuffix(")") if bare.count(")") > bare.count("(") else bare
+    text = _CLOCK.sub("", _LABEL.sub(r"\1", bare))
     if _COUNT_ALONE.fullmatch(text.strip()) and (whole := catalog.names("accelerators").get(text.strip().lower(), [])):
         return _found(whole[0], catalog).replaced(text=text) if len(whole) == 1 else _found(text, catalog)
     if is_joined(text, catalog):

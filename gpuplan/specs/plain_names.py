@@ -13,13 +13,13 @@ from gpuplan.specs.target import MAKERS
 
 _MARKS = re.compile(r"\((?:r|tm|c)\)|[®™]", re.IGNORECASE)
 _BEHIND = re.compile(
-    r"\s+(?:w/|with|@)\s.*$|\s+\d+-core\b.*$|\s+(?:cpu|processor)$"
-    r"|\s+(?:rack|chip|box|node|graphics|gpu|desktop|oam|mcm|ac|mba|edition|generation|gaming|passive|active|trio|suprim|vanguard|x|oc|community|secure|cloud|accelerator)$"
+    r"\s+(?:w/|with|@)\s.*$|\s+(?:\d+|dual|quad|six|eight|twelve|sixteen)-core\b.*$|\s+(?:cpu|processor)$"
+    r"|\s+(?:rack|system|chip|box|node|graphics|gpu|desktop|oam|mcm|ac|mba|edition|generation|gaming|passive|active|trio|suprim|vanguard|x|oc|community|secure|cloud|accelerator)$"
     r"|\s+(?:(?:dev|developer)[\s-]?kit|dual[\s-]slot|rev\.?\s*\w+|lite\s+hash\s+rate|lhr)$",
     re.IGNORECASE,
 )
 _BEFORE = re.compile(
-    r"^(?:virtualized|corporation|nvidia|amd|intel|qualcomm|apple|google|geforce|radeon|instinct|asus|msi|gigabyte|zotac|pny|evga|palit|inno3d|gainward|sapphire|"
+    r"^(?:\d+(?:st|nd|rd|th)\s+gen|lit|virtualized|corporation|nvidia|amd|intel|qualcomm|apple|google|geforce|radeon|instinct|asus|msi|gigabyte|zotac|pny|evga|palit|inno3d|gainward|sapphire|"
     r"lenovo|dell|hpe?|acer|supermicro|powercolor|xfx|asrock|colorful|galax|rog|strix|tuf|ventus|aorus|eagle|windforce|nitro\+?|pulse|founders|edition|gaming|core|"
     r"navi\s\d+|aqua\svanjaram)[\s-]+",
     re.IGNORECASE,
@@ -66,6 +66,8 @@ _CHIP = re.compile(r"\bm\d(?:\s+(?:pro|max|ultra))?(?=\s|$)", re.IGNORECASE)
 _INCHES = re.compile(
     r"(?<![\d.])(?:1[1-6](?:\.\d)?|24)(?:[\s-]*inch|\s*[\"\u201d\u2033]|(?=\s))|(?<!\d)20[12]\d(?!\d)", re.IGNORECASE
 )
+_CORES = re.compile(r"\bgpu\s*-\s*(\d+)\s*cores?\b", re.IGNORECASE)
+"""How Blender prints those of Apple's GPUs: `Apple M3 Max (GPU - 30 cores)`."""
 _MEMORY = re.compile(r"(\d+)\s*gb?\b", re.IGNORECASE)
 
 
@@ -82,7 +84,7 @@ def unwrapped(name: str) -> Iterator[str]:
     rest = " ".join(_INCHES.sub(" ", re.sub(r"[(),/]", " ", mac[2] if mac else name)).split())
     chip = _CHIP.search(rest) if mac or re.match(r"(?:apple\s+)?m\d\b", rest, re.IGNORECASE) else None
     if chip is not None:
-        cores = re.search(r"(\d+)[\s-]*cores?[\s-]*gpu", rest, re.IGNORECASE)
+        cores = re.search(r"(\d+)[\s-]*cores?[\s-]*gpu", rest, re.IGNORECASE) or _CORES.search(" ".join(name.split()))
         memory = _MEMORY.search(rest)
         behind = f" {memory[1]}GB" if memory else ""
         if cores is not None:
@@ -92,12 +94,13 @@ def unwrapped(name: str) -> Iterator[str]:
     elif board := _BOARD.match(name.strip()):
         made += [f"{board[1]}-{board[2]}", board[1]]
     elif not mac:
-        made.append(_INSIDE.sub(lambda found: f" {found[1] or found[2]}GB", name).strip())
+        said = re.sub(r"\s*\((pcie|sxm\d?|nvl|oam)\)\s*$", r" \1", name, flags=re.IGNORECASE)
+        made.append(_INSIDE.sub(lambda found: f" {found[1] or found[2]}GB", said).strip())
     yield from (one for one in made if key(one) != key(name))
 
 
 _MANY = {"dual": 2, "twin": 2, "two": 2, "triple": 3, "quad": 4, "four": 4}
-_COUNT_BEHIND = re.compile(r"(.+?)(?:\s+[x\u00d7*]\s*|\s*\u00d7\s*|(?<=\d{4})x)(\d{1,4})")
+_COUNT_BEHIND = re.compile(r"(.+?)(?:[\s_-]+[x\u00d7*][\s_-]*|\s*\u00d7\s*|(?<=\d{4})x)(\d{1,4})", re.IGNORECASE)
 _COUNT_OF_GPUS = re.compile(r"((?!.*\b[dh]gx\b).+?)[\s-]+(\d{1,2})[\s-]gpus?", re.IGNORECASE)
 _COUNT_BEFORE = re.compile(rf"(\d{{1,5}}|{'|'.join(_MANY)})[\s-]+(.+?[a-z0-9])(s?)", re.IGNORECASE)
 
@@ -109,6 +112,8 @@ def counted_in_words(text: str) -> Iterator[tuple[int, str]]:
     ([(4, 'Tesla P40')], [(2, '3090')], [(2, 'RTX 5090')])
     >>> list(counted_in_words("64 H100s")), list(counted_in_words("h100")), list(counted_in_words("MI325X 8-GPU"))
     ([(64, 'H100'), (64, 'H100s')], [], [(8, 'MI325X')])
+    >>> list(counted_in_words("A100_40GB_X_4"))
+    [(4, 'A100_40GB')]
     """
     named = text.strip()
     behind, before = _COUNT_BEHIND.fullmatch(named) or _COUNT_OF_GPUS.fullmatch(named), _COUNT_BEFORE.fullmatch(named)
@@ -170,9 +175,11 @@ def respelled(name: str) -> Iterator[str]:
     spelled = re.sub(r"^(m\d(?:-pro|-max|-ultra)?)-(?:macbook(?:-air|-pro)?|mac-mini|mac-studio|imac)(?=-|$)", r"\1", spelled)
     spelled = re.sub(r"(?<=-)(\d+)g$", r"\1gb", spelled)
     spelled = re.sub(r"^(gtx|rtx|rx)(?=\d|pro|a\d)", r"\1-", spelled)
-    spelled = re.sub(r"(?<=-pro)(?=\d{4})|(?<=\d{4})(?=ada(?:-|$))|(?<=\d)(?=(?:nvl|pcie)(?:-|$))", "-", spelled)
+    spelled = re.sub(r"(?<=-pro)(?=\d{4})|(?<=\d{4})(?=ada(?:-|$))", "-", spelled)
+    spelled = re.sub(r"(?<=\d)(?=(?:nvl|pcie)(?:-|$))|(?<=\ds)(?=pcie(?:-|$))", "-", spelled)
     spelled = re.sub(r"^(rtx-\d{4}(?:-?ti)?)m(?=-\d+gb$|$)", r"\1-laptop", spelled)  # AMD's `RX 6800M` is a name of its own.
     spelled = re.sub(r"^([pm])(?=[1-6]\d00$)", r"quadro-\1", spelled)
+    spelled = re.sub(r"^rtxp-?(?=\d)", "rtx-pro-", spelled)
     spelled = re.sub(r"^q-rtx-", "quadro-rtx-", re.sub(r"^pro-w(?=\d)", "radeon-pro-w", spelled))
     spelled = re.sub(r"-hbm\d?e?(?=-|$)", "", re.sub(r"-maxq(?=-|$)", "-max-q", spelled))
     spelled = re.sub(r"(?<=\d)(ti|super|xtx|xt|gre)(?=-|$)", r"-\1", spelled)

@@ -22,6 +22,8 @@ _TERMS = frozenset({"spot", "preemptible", "interruptible", "reserved", "secure"
 _BEFORE = re.compile(r"(?:^|[^a-z0-9]|x)(\d{1,2})x?-?$")
 _AFTER = re.compile(r"(?:-?x|(?<=[a-z])(?<!sxm)(?<!hbm))(\d{1,2})(?![0-9a-z])|-(\d)(?=-)|-v\d\.(\d{1,2})$")
 _SOMEWHERE = re.compile(r"(?<![a-z0-9])(?:x(\d{1,2})|(\d{1,2})x)(?![a-z0-9])")
+_OF_ORACLE = re.compile(r"(?:vm|bm)\.gpu\.([a-z].*?)(?:-v\d)?\.(\d{1,2})")
+"""A shape of Oracle's: the part, its memory, with a letter for the processor beside it or without, and how many."""
 _INCHES = re.compile(r"[a-z]-1[3-8]-$")
 """The size of a laptop before its part, which is no count: `framework-16-rx-7700s`."""
 _NUMBER = re.compile(r"\d+")
@@ -186,6 +188,8 @@ def reading(name: str, catalog: Catalog) -> Reading | None:
     """
     host = None
     wanted = re.sub(r"rtx-?pro(?=\d)", "rtx-pro-", key(name))
+    if shape := _OF_ORACLE.fullmatch(wanted):
+        wanted = f"{shape[2]}x-{re.sub(r'[.]b?(?=[0-9]+gb$)', '-', re.sub(r'(?<=[0-9])g$', 'gb', shape[1]))}"
     spellings = catalog.once("names in names", lambda: _spellings(catalog))
     for said in (one for one in spellings if one in wanted):
         for found in re.finditer(re.escape(said), wanted):

@@ -12,13 +12,20 @@ from gpuplan.specs.plain_names import MOBILE, known_as
 from gpuplan.specs.target import FORMS
 from gpuplan.specs.target_by_name import is_named
 
+_SIZES = re.compile(r"(.*\S)\s+(\d+)(?:\s*gb)?\s*/\s*(\d+)\s*gb", re.IGNORECASE)
+"""One card with either of two memories."""
+
 
 def alternatives(name: str) -> list[str]:
     """The names of several parts that stand in one, divided by slashes; none where it has none.
 
     >>> alternatives("Radeon RX 6700/6700 XT / 6800M")
     ['Radeon RX 6700', 'Radeon RX 6700 XT', 'Radeon RX 6800M']
+    >>> alternatives("A100 PCIe 40/80GB")
+    ['A100 PCIe 40GB', 'A100 PCIe 80GB']
     """
+    if sizes := _SIZES.fullmatch(name.strip()):
+        return [f"{sizes[1]} {one}GB" for one in sizes.groups()[1:]]
     words = MOBILE.sub(" Mobile", name)
     parts = [part.strip() for part in re.split(r"(?<!\bw)/", words) if part.strip()]
     if len(parts) < 2:

@@ -37,6 +37,19 @@ class Unjoined(Record, eq=False):
     """What to say where more of them are needed together."""
 
 
+class Cut(Record):
+    """What a MIG instance has of the accelerator that it is a part of; shares are of the whole, 1 is all of it."""
+
+    profile: str
+    """Its profile, `3g.40gb`."""
+    compute: Term
+    """The share of the compute units."""
+    bandwidth: Term
+    """The share of memory bandwidth and L2."""
+    memory: Term
+    """Its memory in bytes."""
+
+
 class Target(Record):
     """What an estimate runs on.
 
@@ -45,7 +58,7 @@ class Target(Record):
     and accelerator. `share` is the part of one accelerator where a cloud splits it, and 1 otherwise. `notes` say what was
     assumed or chosen. `local`: it is the machine that this runs on, whose own calibration counts.
     `memory`: the bytes that each accelerator has, where its name says which of its sizes it is. `unjoined`: there is no level that
-    holds all, which is enough for replicas that know nothing of each other.
+    holds all, which is enough for replicas that know nothing of each other. `cut`: each is a MIG slice of the accelerator.
     """
 
     text: str
@@ -62,6 +75,7 @@ class Target(Record):
     local: bool = False
     memory: float | None = None
     unjoined: Unjoined | None = None
+    cut: Cut | None = None
 
 
 def counted(text: str) -> tuple[int, str]:

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 # The schemas of systems, instances and prices are imported where a name needs them: one accelerator needs none of them.
 _SLICE = re.compile(r"(?:tpu-?)?v?\d[a-z]*-(?:\d+|\d+(?:x\d+){1,2})")
+_FAMILY = re.compile(r"[a-z]+\d[a-z]*")
+_MIG = re.compile(r"(?<![0-9a-z])[1-7]g\.\d")
 _PREFIX = re.compile(r"^slice_prefix: *\"?([^\s\"]+)", re.M)
 
 
@@ -62,19 +64,50 @@ def target_by_name(text: str, catalog: Catalog) -> Target | None:
     pod, part = _slice(name, catalog)
     if pod is not None and part is not None:
         return _of_slice(text, units, pod, part, catalog)
+    if _MIG.search(wanted):
+        from gpuplan.specs.mig import target_of_slice  # Slices of cards are seldom named.
+
+        if (cut := target_of_slice(text, units, name, catalog)) is not None:
+            return cut
     # `NVIDIA A100` is the part, though a cloud has a machine of eight under that name.
     made_by = next((wanted.removeprefix(f"{maker}-") for maker in MAKERS if wanted.startswith(f"{maker}-")), "")
     if made_by and is_named("accelerators", made_by, catalog):
         return of_accelerator(text, units, name, catalog)
     instance = find_instance(name, catalog)
     if instance is not None:
-        return of_instance(text, units, instance, catalog)
+        refuse_chips(text, units, name, instance)
+        return _of_card(text, units, name, instance, catalog) or of_instance(text, units, instance, catalog)
     from gpuplan.specs.plain_names import size_last  # Names that are known as they stand do without.
 
     turned = size_last(wanted)
     if turned is not None and is_named("accelerators", turned, catalog):
         return of_accelerator(text, units, turned, catalog)
     return _of_size(text, units, wanted, catalog)
+
+
+def _of_card(text: str, units: int, name: str, instance: Instance, catalog: Catalog) -> Target | None:
+    """The card that `A100-80G` is, though a seller calls its machine with one so; None: the name is no card's with its size."""
+    part = key(name).rpartition("-")[0]
+    if instance.accelerators != 1 or not is_named("accelerators", part, catalog):
+        return None
+    try:
+        card = _of_size(text, units, key(name), catalog)
+    except UsageError:
+        return None
+    line = instance.shape.accelerator.partition("-")[0]
+    return card if card is not None and card.accelerator.id.partition("-")[0] == line else None
+
+
+def refuse_chips(text: str, units: int, name: str, instance: Instance) -> None:
+    """Refuse `Trn2:16`, in which the number counts chips in some lists and machines in others.
+
+    Raises:
+        UnknownError: it is such a name.
+    """
+    if instance.accelerators > 1 and _FAMILY.fullmatch(key(name)) and re.search(r":\d+$", text):
+        chips, machines = so_many(units, "chip"), so_many(units, "machine")
+        hint = f"write `{units}x{instance.shape.accelerator}` for chips, `{units}x{instance.qualified_name}` for machines"
+        raise UnknownError(Problem("target.unknown-name", f"`{text}` may be {chips} or {machines}", hint))
 
 
 def find_instance(name: str, catalog: Catalog) -> Instance | None:

@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 from gpuplan.errors import GpuplanError, Note, Problem, UnknownError, UsageError, did_you_mean
 from gpuplan.specs.catalog import Catalog, key
 from gpuplan.specs.target import FORMS, MAKERS, Target
-from gpuplan.specs.target_by_name import find_instance, is_named, of_accelerator, of_instance, of_system, target_by_name
+from gpuplan.specs.target_by_name import (
+    find_instance,
+    is_named,
+    of_accelerator,
+    of_instance,
+    of_system,
+    refuse_chips,
+    target_by_name,
+)
 
 
 def _of_provider(name: str, units: int, catalog: Catalog) -> str | None:
@@ -18,7 +27,19 @@ def _of_provider(name: str, units: int, catalog: Catalog) -> str | None:
     whole = spelled_out(name)
     if whole != name and find_instance(whole, catalog) is not None:
         return whole
-    return attached(whole, catalog) or instance_of_provider(whole, units, catalog) or only_of_family(whole, whole, None, catalog)
+    found = attached(whole, catalog) or instance_of_provider(whole, units, catalog)
+    if found is not None:
+        return found
+    one = only_of_family(whole, whole, None, catalog)
+    return None if one is not None and _is_kind(whole) else one  # `RTX6000` is three cards, though a seller's machine is called so.
+
+
+def _is_kind(name: str) -> bool:
+    """Whether a name says several parts, or one that is not on record."""
+    from gpuplan.specs.kinds_of_parts import nearest
+    from gpuplan.specs.plain_names import respelled
+
+    return any(nearest(one) for one in (name, *respelled(name)))
 
 
 def _is_part(name: str, catalog: Catalog) -> bool:
@@ -27,6 +48,41 @@ def _is_part(name: str, catalog: Catalog) -> bool:
 
     spelled = (key(one) for one in (name, *plain_names(name), *respelled(name)))
     return any(is_named(kind, one, catalog) for one in spelled for kind in ("accelerators", "systems"))
+
+
+_PARTITION = re.compile(r"gpu(?:([2-8])?([a-z]*\d\w*)|[-_]([a-z]+\d+[-_]\d+)g)", re.IGNORECASE)
+_OF_A_NODE = re.compile(r"(.+?)(?:[\s_-]+|(?<=[0-9a-z])x)([1248]|16)", re.IGNORECASE)
+
+
+def _of_partition(text: str) -> Iterator[tuple[int, str]]:
+    """What a partition or a feature of Slurm is called after: `gpu-v100-32g`, `gpul40s`, `gpu2h100` (nodes with two).
+
+    >>> list(_of_partition("gpu-v100-32g")), list(_of_partition("gpu4v100"))
+    ([(1, 'v100-32GB')], [(1, '4v100'), (4, 'v100')])
+    """
+    found = _PARTITION.fullmatch(text.strip())
+    if found is None:
+        return
+    yield 1, f"{found[3]}GB" if found[3] else f"{found[1] or ''}{found[2]}"
+    if found[1]:
+        yield int(found[1]), found[2]
+
+
+def _in_a_node(text: str, catalog: Catalog) -> Iterator[tuple[int, str]]:
+    """The number of a part in a node where it stands behind it, `h100-80gb-8`; not where it may be a memory, as in `rtx-3050-8`."""
+    from gpuplan.specs.accelerator import Accelerator
+    from gpuplan.specs.plain_names import plain_names, respelled
+
+    found = _OF_A_NODE.fullmatch(text.strip())
+    if found is None:
+        return
+    spelled = (key(one) for one in (found[1], *plain_names(found[1]), *respelled(found[1])))
+    part = next((one for one in spelled if is_named("accelerators", one, catalog)), None)
+    if part is None or is_named("accelerators", f"{part}-{found[2]}gb", catalog):
+        return
+    memory = catalog.load(Accelerator, part).memory
+    if not memory.unified and memory.capacity.value >= _NO_MEMORY * int(found[2]) * 2**30:
+        yield int(found[2]), found[1]
 
 
 def by_beginning(text: str, units: int, name: str, catalog: Catalog) -> Target:
@@ -56,9 +112,9 @@ def _by_its_words(text: str, units: int, name: str, catalog: Catalog) -> Target:
     from gpuplan.specs.plain_names import bracketed, counted_in_words, plain_names, respelled, unwrapped
     from gpuplan.specs.read_names import bare
 
-    for many, each in counted_in_words(text):
+    for many, each in (*counted_in_words(text), *_in_a_node(text, catalog), *_of_partition(text)):
         if _is_part(each, catalog):
-            target = target_by_name(f"{many}x{each}", catalog) or by_beginning(text, many, each, catalog)
+            target = target_by_name(f"{many}x{each}", catalog) or by_beginning(f"{many}x{each}", many, each, catalog)
             return target.replaced(text=text)
     plain = next((one for one in unwrapped(name) if _is_part(re.sub(r"\s+\d+GB$", "", one), catalog)), None)
     # Windows writes half of what a laptop's graphics share with the processor behind its name, which is not its memory.
@@ -71,7 +127,9 @@ def _by_its_words(text: str, units: int, name: str, catalog: Catalog) -> Target:
     what = f"no accelerator, system, cloud instance, TPU slice or cluster is called `{name}`"
     # A part goes before an instance that a cloud calls after it: `RTX_6000Ada` has no seller in its name.
     makers = (f"{maker}-{key(name)}" for maker in MAKERS)  # Drivers print the maker, people leave it out.
-    part = next((one for one in (key(bare(name)), *respelled(name), *makers) if is_named("accelerators", one, catalog)), None)
+    sized = [f"{key(name)}gb"] if re.search(r"\d-\d{2,3}$", key(name)) else []  # `gpu:a100-80:1`, which a cloud calls machines.
+    spelled = (key(bare(name)), *respelled(name), *makers, *sized)
+    part = next((one for one in spelled if is_named("accelerators", one, catalog)), None)
     if part is not None:
         return _taken_as(text, units, name, part, catalog)
     try:
@@ -83,6 +141,7 @@ def _by_its_words(text: str, units: int, name: str, catalog: Catalog) -> Target:
         raise
     instance = find_instance(full, catalog) if full is not None else None
     if instance is not None:
+        refuse_chips(text, units, name, instance)
         taken = Note("target.taken-as", f"`{name}` was taken as `{instance.qualified_name}`", _terms(name))
         target = of_instance(text, units, instance, catalog)
         return target.replaced(notes=(taken, *target.notes))
@@ -95,7 +154,7 @@ def _by_less_of_it(text: str, units: int, name: str, what: str, catalog: Catalog
 
     from gpuplan.specs.kinds_of_parts import nearest
     from gpuplan.specs.machines_of_makers import part_of_machine
-    from gpuplan.specs.plain_names import counted_in_words, known_as
+    from gpuplan.specs.plain_names import counted_in_words, known_as, plain_names
     from gpuplan.specs.read_names import reading
     from gpuplan.specs.run_together import run_together
     from gpuplan.specs.several_parts import alternatives, several_parts
@@ -120,6 +179,8 @@ def _by_less_of_it(text: str, units: int, name: str, what: str, catalog: Catalog
             return found.replaced(text=text, notes=(note, *found.notes))
     if near := _near_instance(name, catalog):
         raise UnknownError(Problem("target.unknown-name", what, near))
+    if near := _of_its_family(name, catalog):
+        raise UnknownError(Problem("target.unknown-name", what, near))
     read = reading(re.sub(r"\s+\d+-cores?\b.*$", "", name, flags=re.IGNORECASE), catalog)
     said = f"no page of such a machine was read; by its name take `{read.target}`, with a price of yours by --price" if read else ""
     if read is not None and read.count is not None:
@@ -130,7 +191,8 @@ def _by_less_of_it(text: str, units: int, name: str, what: str, catalog: Catalog
         if near := "" if exact else nearest(plain):
             raise UnknownError(Problem("target.unknown-name", what, near))
         return _taken_as(text, units, name, plain, catalog)
-    turned = _in_another_order(name, catalog) or run_together(name, catalog)
+    ordered = (_in_another_order(one, catalog) for one in (name, *plain_names(name)))
+    turned = next(filter(None, ordered), None) or run_together(name, catalog)
     if turned is not None:
         return _taken_as(text, units, name, turned, catalog)
     known = [one for kind in ("accelerators", "systems", "clusters") for one in (*catalog.paths(kind), *catalog.names(kind))]
@@ -144,6 +206,9 @@ def _by_less_of_it(text: str, units: int, name: str, what: str, catalog: Catalog
     raise UnknownError(Problem("target.unknown-name", what, hint or FORMS))
 
 
+_MOST_SIZES = 8
+_NO_MEMORY = 2
+"""How much larger a memory is than a number behind a part that can not mean it."""
 _WORDS = re.compile(
     r"^(?:tpu[\s-]vm|(?:preemptible|spot|reserved))\s+|\s+(?:spot|preemptible|on[\s-]demand|reserved|racks?|cluster|vm|instance)$",
     re.IGNORECASE,
@@ -190,6 +255,17 @@ def _near_instance(name: str, catalog: Catalog) -> str:
     near = get_close_matches(wanted, alike, 1, 0.9)
     found = find_instance(known[near[0]], catalog) if near else None
     return f"the nearest on record is `{found.qualified_name}`, whose name differs in letters alone" if found is not None else ""
+
+
+def _of_its_family(name: str, catalog: Catalog) -> str:
+    """A hint with the sizes on record of the family that a name such as `g3s.4xlarge` is of; empty where there is none."""
+    family = re.fullmatch(r"((?:[a-z-]+:)?(?:ml\.)?[a-z]+\d[a-z0-9-]*\.)\w*(?:large|metal)\w*", key(name))
+    if family is None:
+        return ""
+    alike = {alias.rpartition(":")[2] for alias in catalog.names("instances")}
+    sizes = sorted(one for one in alike if one.startswith(family[1].rpartition(":")[2]))
+    told = " or ".join(f"`{one}`" for one in sizes[:_MOST_SIZES])
+    return f"the nearest on record is {told}: of its family no other size is" if sizes and len(sizes) <= _MOST_SIZES else ""
 
 
 def _in_another_order(name: str, catalog: Catalog) -> str | None:

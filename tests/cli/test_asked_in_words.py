@@ -331,6 +331,10 @@ I've got a Ryzen 7700X, 64GB DDR5 and a 4070 Super. Can I run Qwen3-Next 80B?
     serve qwen3-next-80b --on 4070-super --host-memory 64GB
 CUDA out of memory when fine-tuning llama 2 7b on a single A100 40GB
     train llama-2-7b --on a100-40gb --lora 16
+Dual 3090 or single 4090 for LLM inference?
+    compare serve llama-3.1-8b --on 2x3090,4090
+which is better, a 4090 or two 3090s
+    compare serve llama-3.1-8b --on 4090,2x3090
 """
 """Questions as strangers put them, written before the reader of them was, each with the command that answers it."""
 HINTED = """
@@ -352,8 +356,6 @@ what is the best coding model for 24gb vram
     what-runs --on rtx-4090
 glm-4.6 with 128gb ram and 24gb vram
     serve glm-4.6 --on rtx-4090 --host-memory 128GB
-Dual 3090 or single 4090 for LLM inference?
-    compare serve llama-3.1-8b --on 2x3090,4090
 how many layers of llama 70b q4_k_m fit on a 3090
     fit llama-3.3-70b --on 3090 --weights q4_k_m --host-memory 64GB
 DGX Spark vs Strix Halo vs Mac Studio for gpt-oss 120b
@@ -472,6 +474,13 @@ def test_what_a_question_leaves_open_is_told(call: Call, asked: str, said: str) 
     got = call(asked)
     assert (got.code, got.out) == (2, "")
     assert said in got.err
+
+
+def test_counts_of_parts_are_compared_by_a_model_that_is_taken_and_said(call: Call) -> None:
+    asked = call("which is better, a 4090 or two 3090s")
+    assert asked.code == 0
+    assert "note: no model is said: llama-3.1-8b is taken" in asked.err
+    assert asked.out == call("compare", "serve", "llama-3.1-8b", "--on", "4090,2x3090").out
 
 
 def test_memory_alone_is_answered_by_a_card_of_that_size_which_is_said(call: Call) -> None:

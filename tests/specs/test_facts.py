@@ -83,7 +83,7 @@ WITH_EFA = {
 INSTANCE_EXCEPTIONS: dict[tuple[str, str], str] = {
     (f"aws:{name}", "network.kind"): "the table says ethernet; karpenter's reference, which it cites, lists vpc.amazonaws.com/efa"
     for name in ("g4dn.metal", *(f"{family}.{size}xlarge" for family, sizes in WITH_EFA.items() for size in sizes.split()))
-} | {(one, "commitments"): "read since, in what the provider documents" for one in ("crusoe", "lambda", "nebius")}
+} | {(one, "commitments"): "read since, in what the provider documents" for one in ("crusoe", "lambda", "nebius", "runpod", "vast")}
 INSTANCE_EXCEPTIONS["gcp", "local_nvme_gb"] = "the table says GB where Google's own page prints GiB: disks of 375 GiB"
 INSTANCE_EXCEPTIONS["azure", "local_nvme_gb"] = "the table says GB where Azure's own pages print GiB, or TiB of 1,024"
 INSTANCE_EXCEPTIONS |= {

@@ -276,3 +276,22 @@ def test_several_gh200_are_taken_as_nodes_of_four_and_one_as_a_node_of_its_own()
     assert (inside.size, inside.topology, beyond.name) == (4, "mesh", "scale-out")
     assert beyond.bandwidth_per_direction.value == 25e9
     assert target("16x4xgh200-96gb").count == 64
+
+
+def test_a_card_with_its_size_is_no_sellers_machine() -> None:
+    assert target("A100_80G:8").instance is None
+    assert (target("paperspace:A100-80G").instance.qualified_name, target("V100-32G").instance) == ("paperspace:A100-80G", None)
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("Trn1n:16", "`16xtrainium1` for chips"),
+        ("Trn2:16", "`16xaws:trn2.48xlarge` for machines"),
+        ("RTX6000", "three cards are called so"),
+    ],
+)
+def test_a_name_that_may_be_two_things_is_refused_with_both(text: str, hint: str) -> None:
+    with pytest.raises(UnknownError) as caught:
+        target(text)
+    assert hint in caught.value.problems[0].hint

@@ -212,7 +212,8 @@ def _command(text: str, given: Mapping[str, str], names: Named, size: int) -> Me
         for word in unheard(words, beside=makers(() if size else names.places))
         if not _heard(word, command, text, pictures=pictures)
     )
-    told = why and not (size and command in _BY_MEMORY)
+    taken = command == "compare serve" and not names.model  # An example of a model compares parts as well as another.
+    told = why and not taken and not (size and command in _BY_MEMORY)
     whole = not left and not not_heard and not more and not told
     return Meant((*made, *more), whole, why or (unnamed(not_heard) if not_heard else ""), not_heard)
 
@@ -247,7 +248,7 @@ def _options(command: str, given: Mapping[str, str], *, training: bool, adapted:
 def _left_open(command: str, text: str, given: Mapping[str, str], names: Named, size: int) -> tuple[tuple[str, ...], str]:
     """What an example adds that the question leaves open, and what is said of that or taken for granted."""
     if command == "compare serve" and not names.model:
-        return (), "say of which model: without one parts are compared by their datasheets, one of each"
+        return (), f"no model is said: {_EXAMPLE} is taken, of which each serves as many users as it can; name yours"
     if command == "fit" and names.places and _LAYERS.search(text) and "host_memory" not in given:
         return ("--host-memory", "64GB"), "how many layers a card holds is said with the memory beside it"
     if size:
