@@ -20,6 +20,7 @@ from gpuplan.formulas.training import between_ranks
 from gpuplan.num import any_true
 from gpuplan.plan.precision import QUANTISED_IN_PLACE, byte
 from gpuplan.plan.train import TrainPlan
+from gpuplan.specs.engine_policies import Piece
 from gpuplan.specs.engine_training import TrainingProfile
 from gpuplan.specs.quantity import Sourced
 from gpuplan.term import Source, Term, greatest, total
@@ -91,12 +92,7 @@ def transient_bytes(
             element=subject.habit("fused_logits", profile.loss.fused),
         )  # fmt: skip
     elif plan.saving.chunked_loss and profile.loss.piece is not None:
-        held = profile.loss.piece
-        logits = pieced_loss_bytes.term(
-            f"{at}.pieced_loss", tokens=work.tokens, vocab=work.vocab, width=leaves.hidden,
-            piece=subject.habit("piece_tokens", held.tokens), element=subject.habit("piece_logits", held.logits),
-            copies=subject.habit("head_copies", held.head),
-        )  # fmt: skip
+        logits = _piece(at, subject, profile.loss.piece, work, leaves)
     elif plan.saving.chunked_loss:
         share = _EIGHTH if profile.loss.chunk is None else subject.habit("chunked_logits", profile.loss.chunk)
         logits = repeated_bytes.term(f"{at}.logits_chunk", count=share, size=logits)
@@ -113,6 +109,18 @@ def transient_bytes(
         logits = repeated_bytes.term(f"{at}.logits_of_one_end", count=BOTH_ENDS, size=logits)
     found["logits"] = logits if alone(stage.head) else repeated_bytes.term(f"{at}.logits_here", count=stage.head, size=logits)
     return found
+
+
+def _piece(at: str, subject: Subject, held: Piece, work: TrainingWork, leaves: Leaves) -> Term:
+    """What a loss holds that is made of some tokens at a time, or of some words, or of some of both."""
+    vocab = work.vocab
+    if held.words is not None:
+        vocab = smaller.term(f"{at}.piece_of_vocabulary", a=vocab, b=subject.habit("piece_words", held.words))
+    return pieced_loss_bytes.term(
+        f"{at}.pieced_loss", tokens=work.tokens, vocab=vocab, width=leaves.hidden,
+        piece=work.tokens if held.tokens is None else subject.habit("piece_tokens", held.tokens),
+        element=subject.habit("piece_logits", held.logits), copies=subject.habit("head_copies", held.head),
+    )  # fmt: skip
 
 
 def _of_quantised(

@@ -244,6 +244,8 @@ def _adapters(habits: Habits, known: TrainingDefaults) -> None:
             habits.take("lora", int(known.lora_rank.value), known.lora_rank)
         if known.lora_targets is not None and habits.ask.engine is not None:
             habits.take("lora_targets", known.lora_targets.text, known.lora_targets)
+        if known.frozen is not None and not habits.ask.qlora:
+            habits.take("base_weights", known.frozen.text, known.frozen)
     ask, longest = habits.ask, known.packed
     # Samples of a number that is said are as long as sequences are, unless their length is said too.
     if (ask.lora is not None or ask.scales) and known.documents is not None and not ask.padded and ask.samples is None:

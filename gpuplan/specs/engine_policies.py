@@ -137,9 +137,12 @@ class Gradients(Schema):
 
 
 class Piece(Schema):
-    """Of how many tokens a loss that is made piece by piece takes the logits at once, and what it holds of them."""
+    """Of how many tokens and words a loss that is made piece by piece takes the logits at once, and what it holds of them."""
 
-    tokens: CountField
+    tokens: CountField | None = None
+    """None: of all."""
+    words: CountField | None = None
+    """The part of the vocabulary that a piece has, one after the other; None: all of it."""
     logits: BytesField
     """For each logit, once they are made: what the loss keeps for its gradient, and its gradient."""
     head: StoredBytes
