@@ -45,15 +45,12 @@ def transient_bytes(
     *, leaves: Leaves,
 ) -> dict[str, Term]:  # fmt: skip
     """What is alive for a moment: a layer that is made again, or the logits; never both."""
-    found: dict[str, Term] = {}
-    working = {key: block.working for key, block in work.blocks.items() if block.working is not None}
-    if any(block.recomputed_kept is not None for block in work.blocks.values()) or "activations" in plan.saving.offload:
-        found["recomputed_layer"] = layer_bytes(at, work)
-        if working:
-            parts = {"kept": found["recomputed_layer"], "scores": greatest(f"{at}.scores_at_work", working)}
-            found["recomputed_layer"] = total(f"{at}.layer_at_work", parts)
-    elif working:
-        found["layer_at_work"] = greatest(f"{at}.scores_at_work", working)
+    found = layer_again(at, plan, work)
+    if "recomputed_layer" in found:
+        # Backwards, the feed-forward is gone before scores of attention come.
+        beside = {"kept": layer_bytes(at, work), "gradients": _gradients(at, work)}
+        moments = {"forward": found["recomputed_layer"], "backward": total(f"{at}.layer_and_gradients", beside)}
+        found["recomputed_layer"] = greatest(f"{at}.layer_at_work", moments)
     if stage.head is None or not work.edge.head:
         return found
     alive, split = _alive(plan, profile, recipe), profile.loss.split
@@ -186,6 +183,25 @@ def _logits(name: str, subject: Subject, work: TrainingWork, alive: Sourced | No
 def layer_bytes(at: str, work: TrainingWork) -> Term:
     """All that the largest layer keeps for its backward pass."""
     return greatest(f"{at}.recomputed_layer", {key: block.kept for key, block in work.blocks.items()})
+
+
+def layer_again(at: str, plan: TrainPlan, work: TrainingWork) -> dict[str, Term]:
+    """What the forward pass of a layer holds for a moment: all that it keeps where that is made again, and scores written out."""
+    found: dict[str, Term] = {}
+    working = {key: block.working for key, block in work.blocks.items() if block.working is not None}
+    if any(block.recomputed_kept is not None for block in work.blocks.values()) or "activations" in plan.saving.offload:
+        found["recomputed_layer"] = layer_bytes(at, work)
+        if working:
+            parts = {"kept": found["recomputed_layer"], "scores": greatest(f"{at}.scores_at_work", working)}
+            found["recomputed_layer"] = total(f"{at}.layer_and_scores", parts)
+    elif working:
+        found["layer_at_work"] = greatest(f"{at}.scores_at_work", working)
+    return found
+
+
+def _gradients(at: str, work: TrainingWork) -> Term:
+    """Gradients of activations that are there at once as the backward pass goes through the largest layer."""
+    return greatest(f"{at}.gradients_of_layer", {key: block.gradients for key, block in work.blocks.items()})
 
 
 def other_moments(
