@@ -196,6 +196,8 @@ class TrainingProfile(Schema):
     """Growth of the step with each doubling of the accelerators beyond one node of eight: the slowest rank sets the pace."""
     samples: Samples | None = None
     """None: no run of such a model is known."""
+    communicator: BytesField | None = None
+    """Buffers of the collective library for each group of ranks that exchange something; None: `communication` has those of all."""
     segments: Literal["fixed", "growing"] = "growing"
     """Memory of the allocator: segments as large as the tensors that they were made for, which stay with tensors of that size, or
     ones that grow and serve all (expandable segments, buffers that a compiler plans)."""
