@@ -61,7 +61,8 @@ def outside_allocator(subject: Subject, plan: TrainPlan, profile: TrainingProfil
     """What the driver and the communicators hold beside the allocator.
 
     Every group of ranks that exchange something has a communicator with buffers of its own (NCCL issues 864 and 986): those that
-    share a layer, a sequence, experts or states, those of a pipeline, and all of them, over which the norm of gradients is summed.
+    share a layer, a sequence, experts or states, and all of them, over which the norm of gradients is summed. Stages of a pipeline
+    send and receive, through one buffer that is shared by all who do (issue 1450).
     """
     found = {"context": subject.habit("context", subject.engine.context)}
     if not subject.hw.several():
@@ -70,10 +71,12 @@ def outside_allocator(subject: Subject, plan: TrainPlan, profile: TrainingProfil
         return found | {"communication": subject.habit("communication", subject.engine.communication)}
     each, degrees = subject.habit("communicator", profile.communicator), plan.parallel
     ranks = {
-        "tp": subject.plan("tp", degrees.tp), "pp": subject.plan("pp", degrees.pp), "cp": subject.plan("cp", degrees.cp),
+        "tp": subject.plan("tp", degrees.tp), "cp": subject.plan("cp", degrees.cp),
         "ep": subject.plan("ep", degrees.ep), "dp": work.dense_ranks,
     }  # fmt: skip
     groups = {
-        kind: between_ranks.term(f"memory.communicator.{kind}", size=each, ranks=many) for kind, many in ranks.items() if not alone(many)
+        kind: between_ranks.term(f"memory.communicator.{kind}", size=each, ranks=many)
+        for kind, many in ranks.items()
+        if not alone(many)
     }
     return found | {"communication": total("memory.communication", {"all": each, **groups})}

@@ -221,7 +221,8 @@ def training_work(
             forward=forward, backward=back, context=exchanged_context(key, program, plan, step, types),
             kept=total(f"activations.{key}", kept),
             recomputed_kept=keeper.saved(key, block, program, kept, plan.recompute, plan.saving.recompute_modules),
-            working=keeper.working(key, program), gradients=keeper.gradients(key, program), multiplied=keeper.multiplied(key, block, program),
+            working=keeper.working(key, program), gradients=keeper.gradients(key, program),
+            multiplied=keeper.multiplied(key, block, program),
             of_operators=keeper.of_operators(key, program, plan.recompute, plan.saving.recompute_modules),
             norms=block.norms, adapters=adapters, norm_width=keeper.norm_width(key), head_norms=_head_norms(block),
         )  # fmt: skip
