@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from gpuplan.estimate.pricing import alone
 from gpuplan.estimate.subject import Subject
+from gpuplan.formulas.basic import product
 from gpuplan.formulas.memory import excess_bytes, idle_blocks_bytes, spread_lengths_bytes
 from gpuplan.formulas.training import allocator_bytes, between_ranks
 from gpuplan.plan.train import TrainPlan
@@ -60,9 +61,9 @@ def kept_free(
 def outside_allocator(subject: Subject, plan: TrainPlan, profile: TrainingProfile, work: TrainingWork) -> dict[str, Term]:
     """What the driver and the communicators hold beside the allocator.
 
-    Every group of ranks that exchange something has a communicator with buffers of its own (NCCL issues 864 and 986): those that
-    share a layer, a sequence, experts or states, and all of them, over which the norm of gradients is summed. Stages of a pipeline
-    send and receive, through one buffer that is shared by all who do (issue 1450).
+    Every group of ranks that exchange something in each step has a communicator with buffers of its own (NCCL issues 864 and 986):
+    those that share a layer, a sequence, experts or states, and those that share a model, over which the norm of gradients is
+    summed. Stages of a pipeline send and receive, through one buffer that is shared by all who do (issue 1450).
     """
     found = {"context": subject.habit("context", subject.engine.context)}
     if not subject.hw.several():
@@ -70,13 +71,14 @@ def outside_allocator(subject: Subject, plan: TrainPlan, profile: TrainingProfil
     if profile.communicator is None:
         return found | {"communication": subject.habit("communication", subject.engine.communication)}
     each, degrees = subject.habit("communicator", profile.communicator), plan.parallel
+    tp = subject.plan("tp", degrees.tp)
     ranks = {
-        "tp": subject.plan("tp", degrees.tp), "cp": subject.plan("cp", degrees.cp),
-        "ep": subject.plan("ep", degrees.ep), "dp": work.dense_ranks,
+        "tp": tp, "model": product.term("work.ranks_of_model", a=tp, b=subject.plan("pp", degrees.pp)),
+        "cp": subject.plan("cp", degrees.cp), "ep": subject.plan("ep", degrees.ep), "dp": work.dense_ranks,
     }  # fmt: skip
     groups = {
         kind: between_ranks.term(f"memory.communicator.{kind}", size=each, ranks=many)
         for kind, many in ranks.items()
         if not alone(many)
     }
-    return found | {"communication": total("memory.communication", {"all": each, **groups})}
+    return found | {"communication": total("memory.communication", groups)}
