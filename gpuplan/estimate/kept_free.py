@@ -81,4 +81,4 @@ def outside_allocator(subject: Subject, plan: TrainPlan, profile: TrainingProfil
         for kind, many in ranks.items()
         if not alone(many)
     }
-    return found | {"communication": total("memory.communication", groups)}
+    return found | ({"communication": total("memory.communication", groups)} if groups else {})
