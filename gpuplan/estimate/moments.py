@@ -83,17 +83,18 @@ def transient_bytes(
             if any_true(work.dense_stride.value == 1)
             else gathered
         )
-    if profile.loss.fused is not None:
+    fused = None if subject.arch.capped_logits and profile.loss.fused_capped == "whole" else profile.loss.fused
+    if fused is not None:
         logits = fused_loss_bytes.term(
             f"{at}.fused_loss", tokens=work.tokens, vocab=work.vocab, width=leaves.hidden, gradient=recipe.gathered,
-            element=subject.habit("fused_logits", profile.loss.fused),
+            element=subject.habit("fused_logits", fused),
         )  # fmt: skip
     elif plan.saving.chunked_loss and profile.loss.piece is not None:
         logits = _piece(at, subject, profile.loss.piece, work, leaves)
     elif plan.saving.chunked_loss:
         share = _EIGHTH if profile.loss.chunk is None else subject.habit("chunked_logits", profile.loss.chunk)
         logits = repeated_bytes.term(f"{at}.logits_chunk", count=share, size=logits)
-    in_pieces = profile.loss.fused is not None or plan.saving.chunked_loss
+    in_pieces = fused is not None or plan.saving.chunked_loss
     if in_pieces and profile.gradients.made == "each-step" and (plan.tuning.train_edges or not plan.tuning.frozen):
         adding = chunk_gradient_bytes.term(
             f"{at}.head_gradient", params=work.largest_edge, element=recipe.gradient, ranks=work.dense_ranks

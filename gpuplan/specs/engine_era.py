@@ -39,6 +39,7 @@ POLICIES: Mapping[str, tuple[str, str]] = {
     "graph": ("loss", "graph"), "logits": ("loss", "alive"), "adapter_inputs": ("adapters", "kept"),
     "expert_host": ("experts", "host"), "expert_start": ("experts", "start"), "layer_host": ("host", "layer"),
     "dp_overlap": ("overlap", "dp"), "ep_overlap": ("overlap", "ep"), "logits_split": ("loss", "split"), "piece": ("loss", "piece"),
+    "fused_capped": ("loss", "fused_capped"),
     "edges": ("sharding", "edges"),
     "heads": ("attention", "heads"), "scores": ("attention", "scores"), "remade_attention": ("recompute", "remade_attention"),
     "unfused_latent": ("attention", "unfused_latent"), "at_step": ("gradients", "at_step"),
@@ -154,6 +155,8 @@ class Era(Schema):
     """Bytes alive for each logit at the loss."""
     logits_split: BytesField | None = None
     """Bytes alive for each logit at the loss where tensor parallel ranks share the vocabulary."""
+    fused_capped: Literal["as-others", "whole"] | None = None
+    """Whether a head that was fused with the loss capped logits."""
     piece: Piece | None = None
     """The pieces that a chunked loss was made of."""
     graph: Literal["freed", "held"] | None = None

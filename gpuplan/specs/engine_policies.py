@@ -174,6 +174,8 @@ class Loss(Schema):
     widens the loss; None: as in bf16."""
     fused: BytesField | None = None
     """What is held of a logit of the piece at work where the head is fused with the loss; None: it is not."""
+    fused_capped: Literal["as-others", "whole"] = "as-others"
+    """A head that is fused with the loss caps its logits where the model does, or the loss of such models reads whole logits."""
     piece: Piece | None = None
     """Where it is chunked, a fixed number of tokens at a time; None: a share of them."""
     chunk: Share | None = None
