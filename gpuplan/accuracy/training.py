@@ -411,4 +411,4 @@ def _offload(run: Mapping[str, Any]) -> tuple[Offload, ...] | None:
         found.append("optimizer")  # Managed memory, which the allocator's figures leave out.
     if run.get("activation_offload"):
         found.append("activations")
-    return tuple(found) or None
+    return tuple(found) or (() if run.get("activation_offload") is False else None)

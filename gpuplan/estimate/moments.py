@@ -20,6 +20,7 @@ from gpuplan.formulas.training import between_ranks
 from gpuplan.num import any_true
 from gpuplan.plan.precision import QUANTISED_IN_PLACE, byte
 from gpuplan.plan.train import TrainPlan
+from gpuplan.specs.engine_policies import Piece
 from gpuplan.specs.engine_training import TrainingProfile
 from gpuplan.specs.quantity import Sourced
 from gpuplan.term import Source, Term, greatest, total
@@ -44,15 +45,12 @@ def transient_bytes(
     *, leaves: Leaves,
 ) -> dict[str, Term]:  # fmt: skip
     """What is alive for a moment: a layer that is made again, or the logits; never both."""
-    found: dict[str, Term] = {}
-    working = {key: block.working for key, block in work.blocks.items() if block.working is not None}
-    if any(block.recomputed_kept is not None for block in work.blocks.values()) or "activations" in plan.saving.offload:
-        found["recomputed_layer"] = layer_bytes(at, work)
-        if working:
-            parts = {"kept": found["recomputed_layer"], "scores": greatest(f"{at}.scores_at_work", working)}
-            found["recomputed_layer"] = total(f"{at}.layer_at_work", parts)
-    elif working:
-        found["layer_at_work"] = greatest(f"{at}.scores_at_work", working)
+    found = layer_again(at, plan, work)
+    if "recomputed_layer" in found:
+        # Backwards, the feed-forward is gone before scores of attention come.
+        beside = {"kept": layer_bytes(at, work), "gradients": _gradients(at, work)}
+        moments = {"forward": found["recomputed_layer"], "backward": total(f"{at}.layer_and_gradients", beside)}
+        found["recomputed_layer"] = greatest(f"{at}.layer_at_work", moments)
     if stage.head is None or not work.edge.head:
         return found
     alive, split = _alive(plan, profile, recipe), profile.loss.split
@@ -85,22 +83,18 @@ def transient_bytes(
             if any_true(work.dense_stride.value == 1)
             else gathered
         )
-    if profile.loss.fused is not None:
+    fused = None if subject.arch.capped_logits and profile.loss.fused_capped == "whole" else profile.loss.fused
+    if fused is not None:
         logits = fused_loss_bytes.term(
             f"{at}.fused_loss", tokens=work.tokens, vocab=work.vocab, width=leaves.hidden, gradient=recipe.gathered,
-            element=subject.habit("fused_logits", profile.loss.fused),
+            element=subject.habit("fused_logits", fused),
         )  # fmt: skip
     elif plan.saving.chunked_loss and profile.loss.piece is not None:
-        held = profile.loss.piece
-        logits = pieced_loss_bytes.term(
-            f"{at}.pieced_loss", tokens=work.tokens, vocab=work.vocab, width=leaves.hidden,
-            piece=subject.habit("piece_tokens", held.tokens), element=subject.habit("piece_logits", held.logits),
-            copies=subject.habit("head_copies", held.head),
-        )  # fmt: skip
+        logits = _piece(at, subject, profile.loss.piece, work, leaves)
     elif plan.saving.chunked_loss:
         share = _EIGHTH if profile.loss.chunk is None else subject.habit("chunked_logits", profile.loss.chunk)
         logits = repeated_bytes.term(f"{at}.logits_chunk", count=share, size=logits)
-    in_pieces = profile.loss.fused is not None or plan.saving.chunked_loss
+    in_pieces = fused is not None or plan.saving.chunked_loss
     if in_pieces and profile.gradients.made == "each-step" and (plan.tuning.train_edges or not plan.tuning.frozen):
         adding = chunk_gradient_bytes.term(
             f"{at}.head_gradient", params=work.largest_edge, element=recipe.gradient, ranks=work.dense_ranks
@@ -113,6 +107,18 @@ def transient_bytes(
         logits = repeated_bytes.term(f"{at}.logits_of_one_end", count=BOTH_ENDS, size=logits)
     found["logits"] = logits if alone(stage.head) else repeated_bytes.term(f"{at}.logits_here", count=stage.head, size=logits)
     return found
+
+
+def _piece(at: str, subject: Subject, held: Piece, work: TrainingWork, leaves: Leaves) -> Term:
+    """What a loss holds that is made of some tokens at a time, or of some words, or of some of both."""
+    vocab = work.vocab
+    if held.words is not None:
+        vocab = smaller.term(f"{at}.piece_of_vocabulary", a=vocab, b=subject.habit("piece_words", held.words))
+    return pieced_loss_bytes.term(
+        f"{at}.pieced_loss", tokens=work.tokens, vocab=vocab, width=leaves.hidden,
+        piece=work.tokens if held.tokens is None else subject.habit("piece_tokens", held.tokens),
+        element=subject.habit("piece_logits", held.logits), copies=subject.habit("head_copies", held.head),
+    )  # fmt: skip
 
 
 def _of_quantised(
@@ -178,6 +184,25 @@ def _logits(name: str, subject: Subject, work: TrainingWork, alive: Sourced | No
 def layer_bytes(at: str, work: TrainingWork) -> Term:
     """All that the largest layer keeps for its backward pass."""
     return greatest(f"{at}.recomputed_layer", {key: block.kept for key, block in work.blocks.items()})
+
+
+def layer_again(at: str, plan: TrainPlan, work: TrainingWork) -> dict[str, Term]:
+    """What the forward pass of a layer holds for a moment: all that it keeps where that is made again, and scores written out."""
+    found: dict[str, Term] = {}
+    working = {key: block.working for key, block in work.blocks.items() if block.working is not None}
+    if any(block.recomputed_kept is not None for block in work.blocks.values()) or "activations" in plan.saving.offload:
+        found["recomputed_layer"] = layer_bytes(at, work)
+        if working:
+            parts = {"kept": found["recomputed_layer"], "scores": greatest(f"{at}.scores_at_work", working)}
+            found["recomputed_layer"] = total(f"{at}.layer_and_scores", parts)
+    elif working:
+        found["layer_at_work"] = greatest(f"{at}.scores_at_work", working)
+    return found
+
+
+def _gradients(at: str, work: TrainingWork) -> Term:
+    """Gradients of activations that are there at once as the backward pass goes through the largest layer."""
+    return greatest(f"{at}.gradients_of_layer", {key: block.gradients for key, block in work.blocks.items()})
 
 
 def other_moments(

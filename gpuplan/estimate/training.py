@@ -360,7 +360,7 @@ def habits_of(
         inputs_apart=profile.tensor.inputs in ("apart", "copied"), inputs_copied=profile.tensor.inputs == "copied",
         sums_apart=profile.tensor.inputs == "summed", whole_edges=profile.tensor.edges == "whole",
         gathered_logits=profile.tensor.edges == "gathered", adapters_at_once=profile.adapters.kept == "input",
-        hands_parts=profile.tensor.handed == "in-parts",
+        hands_parts=profile.tensor.handed == "in-parts", gradients_in_place=profile.gate_gradients == "in-place",
     )  # fmt: skip
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from gpuplan.estimate.activations_left import left_here
-from gpuplan.estimate.kept_free import KEPT_FREE, kept_free
-from gpuplan.estimate.moments import BOTH_ENDS, frees_shards, layer_bytes, other_moments, transient_bytes
+from gpuplan.estimate.kept_free import KEPT_FREE, kept_free, outside_allocator
+from gpuplan.estimate.moments import BOTH_ENDS, frees_shards, layer_again, layer_bytes, other_moments, transient_bytes
 from gpuplan.estimate.pricing import alone
 from gpuplan.estimate.recipe import RecipeTerms, training_profile
 from gpuplan.estimate.share_of_layers import share_recomputed
@@ -121,7 +121,8 @@ def _stage(
     counted = total(f"{at}.counted", dict(parts))
     parts |= _as_measured(at, subject, profile, parts["activations"], counted)
     allocated = total(f"{at}.tensors", dict(parts))
-    parts |= kept_free(at, subject, profile, parts, allocated, transient)
+    outside = outside_allocator(subject, plan, profile, work)
+    parts |= kept_free(at, subject, profile, parts, allocated, {**transient, **layer_again(at, plan, work)}, outside)
     kept = {name: parts[name] for name in KEPT_FREE if name in parts}
     if at_step:
         parts = {"gradients_at_peak" if name == "gradients" else name: term for name, term in parts.items()}

@@ -276,7 +276,7 @@ def fused_loss_bytes(*, tokens: Count, vocab: Count, width: Count, element: Byte
 
 @formula(PIECES)
 def pieced_loss_bytes(*, tokens: Count, piece: Count, vocab: Count, width: Count, element: Bytes, copies: Bytes) -> Bytes:
-    """Bytes held while the loss is made of so many tokens at a time: what it makes of a piece's logits, and copies of the head.
+    """Bytes held while the loss is made piece by piece: what it makes of a piece's logits, and copies of the head of its words.
 
     256 tokens of a Llama 3 8B, 20 bytes for each of their logits, beside a head that is not copied:
 

@@ -152,11 +152,11 @@ def _recomputed(habits: Habits, known: TrainingDefaults, params: float) -> None:
     again = next((one.recompute for one in known.recompute_of if one.params == params), known.recompute)
     if packed and known.recompute_packed is not None:
         again = known.recompute_packed
-    if again is None or ask.recompute is not None:
-        return
-    habits.take("recompute", again.text, again)
+    if again is not None:
+        habits.take("recompute", again.text, again)
     short = known.inputs_from is not None and ask.seq_len is not None and ask.seq_len < known.inputs_from.value
-    if known.inputs is not None and again.text == "full" and ask.offload is None and not short:
+    # Whoever asks an engine for layers that are made again has its own way of doing that.
+    if known.inputs is not None and habits.ask.recompute == "full" and ask.offload is None and not short:
         habits.take("offload", (known.inputs.text,), known.inputs)
 
 
@@ -244,6 +244,8 @@ def _adapters(habits: Habits, known: TrainingDefaults) -> None:
             habits.take("lora", int(known.lora_rank.value), known.lora_rank)
         if known.lora_targets is not None and habits.ask.engine is not None:
             habits.take("lora_targets", known.lora_targets.text, known.lora_targets)
+        if known.frozen is not None and not habits.ask.qlora:
+            habits.take("base_weights", known.frozen.text, known.frozen)
     ask, longest = habits.ask, known.packed
     # Samples of a number that is said are as long as sequences are, unless their length is said too.
     if (ask.lora is not None or ask.scales) and known.documents is not None and not ask.padded and ask.samples is None:

@@ -117,6 +117,9 @@ class TrainingDefaults(Schema):
     loaded: Loading | None = None
     """In which type it loads weights where nobody says: as the checkpoint stores them, or in fp32. Told where another is counted,
     not taken: whoever trains often says the type without thinking of it here."""
+    frozen: Types | None = None
+    """The type of frozen weights beside adapters where nobody says: of trainers that keep all weights in one type, whatever the
+    checkpoint stores; None: 16 bits."""
     unsharded: Types | None = None
     """What 16-bit training is where tensor parallel ranks or pipeline stages divide a model and no weights are sharded, as mixed
     precision is a part of sharding; None: the same as elsewhere."""

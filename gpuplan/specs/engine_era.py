@@ -21,7 +21,7 @@ from gpuplan.specs.engine_defaults import (
     Types,
 )
 from gpuplan.specs.engine_memory import LargeDevice, PaddedExperts, ProfilingEra, SmallDevice, WindowedKv
-from gpuplan.specs.engine_policies import Portion, Rotary, StoredBytes
+from gpuplan.specs.engine_policies import Piece, Portion, Rotary, StoredBytes
 from gpuplan.specs.engine_schedule import (
     InChunks,
     Schedule,
@@ -38,7 +38,8 @@ from gpuplan.specs.training_habits import Pace, Share
 POLICIES: Mapping[str, tuple[str, str]] = {
     "graph": ("loss", "graph"), "logits": ("loss", "alive"), "adapter_inputs": ("adapters", "kept"),
     "expert_host": ("experts", "host"), "expert_start": ("experts", "start"), "layer_host": ("host", "layer"),
-    "dp_overlap": ("overlap", "dp"), "ep_overlap": ("overlap", "ep"), "logits_split": ("loss", "split"),
+    "dp_overlap": ("overlap", "dp"), "ep_overlap": ("overlap", "ep"), "logits_split": ("loss", "split"), "piece": ("loss", "piece"),
+    "fused_capped": ("loss", "fused_capped"),
     "edges": ("sharding", "edges"),
     "heads": ("attention", "heads"), "scores": ("attention", "scores"), "remade_attention": ("recompute", "remade_attention"),
     "unfused_latent": ("attention", "unfused_latent"), "at_step": ("gradients", "at_step"),
@@ -173,6 +174,10 @@ class Era(Schema):
     """Bytes alive for each logit at the loss."""
     logits_split: BytesField | None = None
     """Bytes alive for each logit at the loss where tensor parallel ranks share the vocabulary."""
+    fused_capped: Literal["as-others", "whole"] | None = None
+    """Whether a head that was fused with the loss capped logits."""
+    piece: Piece | None = None
+    """The pieces that a chunked loss was made of."""
     graph: Literal["freed", "held"] | None = None
     """Whether the graph of the last micro-batch, as large as this one's, was there until this one's logits were made."""
     edges: Literal["together", "in-turn"] | None = None

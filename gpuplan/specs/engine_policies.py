@@ -137,9 +137,12 @@ class Gradients(Schema):
 
 
 class Piece(Schema):
-    """Of how many tokens a loss that is made piece by piece takes the logits at once, and what it holds of them."""
+    """Of how many tokens and words a loss that is made piece by piece takes the logits at once, and what it holds of them."""
 
-    tokens: CountField
+    tokens: CountField | None = None
+    """None: of all."""
+    words: CountField | None = None
+    """The part of the vocabulary that a piece has, one after the other; None: all of it."""
     logits: BytesField
     """For each logit, once they are made: what the loss keeps for its gradient, and its gradient."""
     head: StoredBytes
@@ -171,6 +174,8 @@ class Loss(Schema):
     widens the loss; None: as in bf16."""
     fused: BytesField | None = None
     """What is held of a logit of the piece at work where the head is fused with the loss; None: it is not."""
+    fused_capped: Literal["as-others", "whole"] = "as-others"
+    """A head that is fused with the loss caps its logits where the model does, or the loss of such models reads whole logits."""
     piece: Piece | None = None
     """Where it is chunked, a fixed number of tokens at a time; None: a share of them."""
     chunk: Share | None = None

@@ -42,6 +42,7 @@ class Fusion(Schema):
     kernels_per_layer: RatioField | None = None
     kept_norm: StoredBytes | None = None
     kept_gate: Share | None = None
+    gate_gradients: Literal["apart", "in-place"] | None = None
     layer_host: SecondsField | None = None
     held_logits: BytesField | None = None
     """Bytes alive for each logit at the loss."""
@@ -73,7 +74,7 @@ class Fusion(Schema):
         return given
 
 
-_LAYERS = ("hidden_passes", "rms_passes", "activation_passes", "kernels_per_layer", "kept_norm", "kept_gate")
+_LAYERS = ("hidden_passes", "rms_passes", "activation_passes", "kernels_per_layer", "kept_norm", "kept_gate", "gate_gradients")
 """What the code of a layer makes of its element-wise work."""
 
 
@@ -171,6 +172,8 @@ class TrainingProfile(Schema):
     """Bytes kept for each element that a norm reads beside 2 for its input and 2 for its output (4: an fp32 copy)."""
     kept_gate: Share | None = None
     """Inner widths of a gated layer that are kept once more because activation and product are separate kernels."""
+    gate_gradients: Literal["apart", "in-place"] = "apart"
+    """Gradients of what gate and up projection made are tensors of their own, or are written over these."""
     compiled: Fusion | None = None
     """With torch.compile; the values above hold where nobody says."""
     eager: Fusion | None = None
@@ -193,6 +196,8 @@ class TrainingProfile(Schema):
     """Growth of the step with each doubling of the accelerators beyond one node of eight: the slowest rank sets the pace."""
     samples: Samples | None = None
     """None: no run of such a model is known."""
+    communicator: BytesField | None = None
+    """Buffers of the collective library for each group of ranks that exchange something; None: `communication` has those of all."""
     segments: Literal["fixed", "growing"] = "growing"
     """Memory of the allocator: segments as large as the tensors that they were made for, which stay with tensors of that size, or
     ones that grow and serve all (expandable segments, buffers that a compiler plans)."""

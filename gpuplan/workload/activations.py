@@ -16,7 +16,7 @@ from gpuplan.plan.remat import Result
 from gpuplan.plan.train import Tuning
 from gpuplan.plan.words import Recompute, RecomputeModule
 from gpuplan.record import Record
-from gpuplan.term import Source, Term, total
+from gpuplan.term import Source, Term, greatest, total
 from gpuplan.workload.context import ONE, Group, Leaves, Pass, Split
 from gpuplan.workload.counts import count
 from gpuplan.workload.program import FEED_FORWARD, MIXERS, LayerProgram, Part, Role, Tensor
@@ -73,6 +73,8 @@ class KeepingHabits(Record, kw_only=True):
     """Traffic for each element that the up projection of experts makes, where their biases are no part of it."""
     down_bias: Term | None = None
     """The same of the down projection."""
+    gradients_in_place: bool = False
+    """Gradients of what gate and up projection made are written over these."""
     hands_parts: bool = False
     """Each tensor parallel rank sends the next pipeline stage its part of the hidden states."""
     dropout: Term | None = None
@@ -331,6 +333,28 @@ class KeptTensors(Record, kw_only=True):
         if not self.eager or self.habits.working is None or not inside.of(Role.ATTENTION).ops:
             return None
         return self.scores(f"activations.{key}.working", inside, self.habits.working)
+
+    def gradients(self, key: str, program: LayerProgram) -> Term:
+        """Gradients that the layer at work holds beside what it kept, when it holds most: in the backward pass of the feed-forward.
+
+        That of the layer's result comes in. The down projection takes its input for the gradient of its weights, lets it go and
+        makes as large a gradient; the activation makes one of each projection that it read, while these are still there. So as
+        many are there beyond what was kept as up and gate projections made, and, of experts, that of the copies that they gave out.
+        Kernels that write gradients over what gate and up made need none of these.
+        """
+        at, found = f"activations.{key}.gradients", dict[str, Term]()
+        for part in FEED_FORWARD:
+            tensors = [one for one in program.within((part,)).tensors if one.result not in UNREAD | ROUTED]
+            made = {str(one.result): self.tensor(f"{at}.{part.value}.{one.result}", one) for one in tensors if not one.multiplied}
+            if self.habits.gradients_in_place and len(made) > 1:
+                made = {}
+            if part is Part.EXPERTS:
+                given = next((one for one in tensors if one.result == "dispatched"), None)
+                made |= {} if given is None else {"copies": self.tensor(f"{at}.{part.value}.copies", given)}
+            if made:
+                found[part.value] = total(f"{at}.{part.value}", made)
+        incoming = {"incoming": self.bytes(f"{at}.incoming", self.norm_width(key))}
+        return total(at, incoming | ({"feed_forward": greatest(f"{at}.feed_forward", found)} if found else {}))
 
     def layer_input(self, key: str, streams: int = 1) -> Term:
         """Bytes that one layer keeps when all of it is recomputed: its input."""

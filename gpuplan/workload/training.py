@@ -81,6 +81,8 @@ class BlockWork(Record, kw_only=True):
     """Bytes of one layer that wait in the host's memory."""
     working: Term | None = None
     """What the layer at work holds beyond what it keeps."""
+    gradients: Term
+    """Gradients that the layer at work holds in the backward pass beside what it keeps, at most."""
     multiplied: Term | None = None
     """The part of what it keeps that quantised matmuls read."""
     of_operators: Term | None = None
@@ -219,7 +221,8 @@ def training_work(
             forward=forward, backward=back, context=exchanged_context(key, program, plan, step, types),
             kept=total(f"activations.{key}", kept),
             recomputed_kept=keeper.saved(key, block, program, kept, plan.recompute, plan.saving.recompute_modules),
-            working=keeper.working(key, program), multiplied=keeper.multiplied(key, block, program),
+            working=keeper.working(key, program), gradients=keeper.gradients(key, program),
+            multiplied=keeper.multiplied(key, block, program),
             of_operators=keeper.of_operators(key, program, plan.recompute, plan.saving.recompute_modules),
             norms=block.norms, adapters=adapters, norm_width=keeper.norm_width(key), head_norms=_head_norms(block),
         )  # fmt: skip

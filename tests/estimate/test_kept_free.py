@@ -122,3 +122,14 @@ def figure_of(found: Any, name: str) -> float:
     """The value of a term behind the time of a step."""
     term = next(one for one in walk_of((found.figures["step_time_s"],)) if one.name == name)
     return float(term.value)
+
+
+@pytest.mark.parametrize(("degrees", "groups"), [
+    ({"dp": 8}, 1), ({"tp": 2, "dp": 4}, 3), ({"tp": 2, "pp": 2, "dp": 2}, 3), ({"pp": 2, "dp": 4}, 2), ({"cp": 2, "dp": 4}, 2),
+    ({"tp": 8}, 2),
+])  # fmt: skip
+def test_each_group_with_traffic_has_a_communicator(degrees: dict[str, int], groups: int) -> None:
+    """Of ranks that share a layer, a sequence or gradients, and of those that share a model; a pipeline's sends have none."""
+    run = {"zero_stage": 1, "recompute": "full", "micro_batch": 1, "global_batch": 16, "seq_len": 2048}
+    found = made("llama-2-7b", "8xa100-sxm-80gb", "megatron-lm", **run | degrees)
+    assert part(found, "communication") == groups * 688e6

@@ -12,6 +12,7 @@ from gpuplan.plan.train import Tuning
 from gpuplan.ranges import interval
 from gpuplan.search.library import Library
 from gpuplan.search.training import answer_training
+from gpuplan.term import walk_of
 from tests.estimate.test_plan_kinds import made, part
 
 TOKENS = 1024
@@ -58,6 +59,27 @@ def test_a_cap_of_logits_keeps_what_its_tanh_gives() -> None:
     assert capped - plain == 4 * TOKENS * GEMMA
     # Unsloth's kernel makes it again.
     assert part(figures("unsloth", "gemma-2-9b"), "transient") < 2 * TOKENS * GEMMA
+
+
+def test_ligers_fused_loss_knew_no_caps_until_november_2024() -> None:
+    # linkedin/Liger-Kernel pull request 320, merged on 2024-11-09.
+    def logits(engine: str, model: str) -> float:
+        question = TrainAsk(
+            model=model,
+            on="h100-sxm-80gb",
+            engine=engine,
+            seq_len=8192,
+            micro_batch=1,
+            global_batch=1,
+            recompute="full",
+            liger=True,
+        )
+        made = answer_training(question, Library.of(question), with_price=False)
+        return sum(float(one.value) for one in walk_of([made.figures["allocated_memory_bytes"]]) if one.name.endswith("fused_loss"))
+
+    assert logits("accelerate@2024-10", "gemma-2-2b") == 0
+    assert logits("accelerate@2024-10", "gemma-2b") == logits("accelerate@2024-12", "gemma-2b") > 0
+    assert logits("accelerate@2024-12", "gemma-2-2b") > 0
 
 
 def test_a_loop_may_reduce_16_bit_logits_itself() -> None:

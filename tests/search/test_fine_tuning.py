@@ -49,6 +49,11 @@ def test_unsloth_makes_layers_again_and_their_inputs_wait_in_the_host() -> None:
     assert taken(made)["offload"] == "activations"
     said = train("llama-3.1-8b", **ALONE, engine="unsloth", lora=16, base_weights="nf4", recompute="none")
     assert "offload" not in taken(said)
+    # Whoever asks for layers that are made again gets Unsloth's way of doing that, but not before it had one.
+    again = {**ALONE, "lora": 16, "base_weights": "nf4", "recompute": "full"}
+    assert taken(train("llama-3.1-8b", **again, engine="unsloth"))["offload"] == "activations"
+    assert "offload" not in taken(train("llama-3.1-8b", **again, engine="unsloth@2024-02"))
+    assert "offload" not in taken(train("llama-3.1-8b", **again, engine="unsloth", offload=()))
     assert value(said, "allocated_memory_bytes") > 3 * value(made, "allocated_memory_bytes")
 
 
@@ -75,6 +80,9 @@ def test_liger_leaves_no_logits_and_is_refused_where_there_is_none() -> None:
     plain, fused = train("llama-3.2-1b", **question), train("llama-3.2-1b", **question, liger=True)
     assert value(fused, "allocated_memory_bytes") < 0.4 * value(plain, "allocated_memory_bytes")
     assert value(fused, "step_time_s") < value(plain, "step_time_s")
+    # Its kernel writes gradients over what gate and up projection made: that of the layer's result, and two of 8,192 else.
+    beside = [value_of(one, "memory.gradients_of_layer") for one in (plain, fused)]
+    assert beside[0] == pytest.approx(beside[1] * (2048 + 2 * 8192) / 2048)
     with pytest.raises(UsageError, match="Liger"):
         train("llama-3.2-1b", **{**question, "engine": "megatron-lm"}, liger=True)
 
@@ -98,6 +106,21 @@ def test_trl_makes_layers_again_and_its_loss_of_256_tokens_at_a_time() -> None:
     assert "chunked_loss" not in taken(before)
     # A loss of preferences reads whole logits.
     assert "chunked_loss" not in taken(train("llama-3.1-8b", **question, engine="trl", reference=True))
+
+
+def test_prime_rl_makes_its_loss_of_some_words_and_keeps_all_weights_in_fp32() -> None:
+    question = {**ALONE, "on": "h100-sxm-80gb", "seq_len": 16384, "recompute": "full"}
+    today, words, whole = (
+        train("qwen3-4b", **question, lora=16, engine=f"prime-rl@{month}", chunked_loss=chunked)
+        for month, chunked in (("2026-09", None), ("2026-02", True), ("2026-02", None))
+    )
+    # lm_head.py: 22 bytes of the logits of 8,192 tokens and 8,192 words, or of all tokens and 2,048 words.
+    assert value_of(today, "memory.pieced_loss") == 22 * 8192 * 8192
+    assert value_of(words, "memory.pieced_loss") == 22 * 16384 * 2048
+    assert "chunked_loss" not in taken(whole)
+    assert taken(today)["base_weights"] == "fp32"
+    assert value_of(today, "recipe.frozen_bytes") == 4
+    assert taken(train("qwen3-4b", **question, lora=16, qlora=True, engine="prime-rl")).get("base_weights") != "fp32"
 
 
 def test_trl_of_before_made_layers_again_beside_quantised_weights_alone() -> None:

@@ -127,6 +127,9 @@ def test_full_recomputation_keeps_the_input_of_each_layer() -> None:
     kept = named(made, "memory.activations") - named(made, "memory.activations.embedding")
     assert kept == 48 * 2 * tokens * 6144
     assert named(made, "memory.recomputed_layer") == named(made, "activations.layer")
+    # Backwards, the gradients of the layer's result and of what its activation read are there too: widths of h and of 4 h.
+    assert named(made, "memory.gradients_of_layer") == 2 * tokens * 6144 * (1 + 4 / TP)
+    assert named(made, "memory.layer_at_work") == named(made, "memory.recomputed_layer") + named(made, "memory.gradients_of_layer")
 
 
 def test_the_reference_beside_the_checkout_says_the_same() -> None:
