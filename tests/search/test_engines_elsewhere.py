@@ -56,7 +56,8 @@ def test_who_names_no_engine_has_the_last_release_that_ran_there() -> None:
     ("engine", "on", "weights"),
     [
         ("vllm@0.30", "v100", "fp8"), ("sglang", "t4", "fp8"), ("tensorrt-llm", "a100", "fp8"), ("tensorrt-llm", "h100", "nvfp4"),
-        ("tensorrt-llm", "a10", "nvfp4"),
+        ("tensorrt-llm", "a10", "nvfp4"), ("tensorrt-llm@0.13", "v100", "fp8"), ("tensorrt-llm@0.17", "t4", "fp8"),
+        ("tensorrt-llm@0.17", "t4", "nvfp4"),
     ],
 )  # fmt: skip
 def test_weights_without_kernels_there_are_refused(engine: str, on: str, weights: str) -> None:
@@ -64,10 +65,16 @@ def test_weights_without_kernels_there_are_refused(engine: str, on: str, weights
         gpuplan.serve("qwen3-8b", on=on, engine=engine, weights=weights)
 
 
+@pytest.mark.parametrize(("engine", "on"), [("vllm@0.30", "4xv100"), ("vllm", "4xt4"), ("sglang", "4xt4")])
+def test_a_checkpoint_in_few_bits_without_kernels_there_is_refused(engine: str, on: str) -> None:
+    with pytest.raises(UsageError, match="has no kernels for weights in mxfp4"):
+        gpuplan.serve("gpt-oss-20b", on=on, engine=engine)
+
+
 @pytest.mark.parametrize(
     ("engine", "on", "weights"),
     [
-        ("vllm", "a100", "fp8"), ("vllm", "t4", "fp8"), ("sglang", "a100", "fp8"), ("vllm@0.7.3", "v100", "int4"),
+        ("vllm", "a100", "fp8"), ("vllm", "t4", "fp8"), ("vllm", "t4", "nvfp4"), ("sglang", "a100", "nvfp4"), ("sglang", "a100", "fp8"), ("vllm@0.7.3", "v100", "int4"),
         ("tensorrt-llm", "l40s", "fp8"),
     ],
 )  # fmt: skip
