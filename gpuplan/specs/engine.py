@@ -322,6 +322,9 @@ class Engine(SpecFile):
     """Whose accelerators it runs on, with spaces between vendors; None: on everybody's, as far as is on record."""
     not_on: TextField | None = None
     """Families of theirs that no release of it in use runs on, with spaces between them."""
+    ready_made: dict[str, TextField] = field(default_factory=dict)
+    """By family of accelerators the last release whose published builds have kernels for it, where later ones that run there are
+    to be built from their source."""
     eras: tuple[Era, ...] = ()
     """What it did otherwise before, the oldest first."""
     serving: ServingProfile | None = None
@@ -346,6 +349,21 @@ class Engine(SpecFile):
                 known = [(day, name) for name, day in days.items() if era.holds(day)]
                 return max(known)[1] if known else None
         return None
+
+    def last_for(self, vendor: str, family: str) -> str | None:
+        """The last release that one takes on a family that today's do not run on, if it needs no build of one's own."""
+        ready = self.ready_made.get(family)
+        return self.last_on(vendor, family) if ready is None else ready.text
+
+    def release_of(self, said: str) -> str | None:
+        """The whole name of the release that stands behind the `@`; None: a month does, or none is on record.
+
+        Raises:
+            UsageError: neither a release that there can be nor a month.
+        """
+        days = {} if self.releases is None else self.releases.days
+        day = None if month_of(said) is not None or not days else dated(said, days, self.name)[0]
+        return next((name for name, known in days.items() if known == day), None)
 
     def before(self, month: str | None) -> str | None:
         """The profile that describes the engine of a month (`YYYY-MM`) in place of this one; None: this one does."""
