@@ -203,6 +203,8 @@ class Era(Schema):
     """Traffic of widening a frozen weight of 4 bits by one kernel."""
     adapter_inputs: Literal["dropped", "input"] | None = None
     """What adapters kept of the result of a norm."""
+    second_sums: StoredBytes | None = None
+    """Bytes of the gradients that every rank kept whole between micro-batches under the second version of FSDP."""
     attention_like: Id | None = None
     """The engine whose measured attention kernels stand for those of that time."""
     recompute: Recomputed | None = None
@@ -261,6 +263,8 @@ class Era(Schema):
             given["segments"] = self.segments
         if self.held_logits is not None and profile.compiled is not None:
             given["compiled"] = profile.compiled.replaced(held_logits=self.held_logits)
+        if self.second_sums is not None and profile.fsdp is not None:
+            given["fsdp"] = profile.fsdp.replaced(second_sums=self.second_sums)
         return given
 
 
@@ -278,6 +282,9 @@ def ever(profile: Any, eras: Sequence[Era]) -> dict[str, Any]:
     logits = [era.held_logits for era in eras if era.held_logits is not None]
     if logits and profile.compiled is not None and profile.compiled.held_logits is not None:
         given["compiled"] = profile.compiled.replaced(held_logits=spanning(profile.compiled.held_logits, logits))
+    sums = [era.second_sums for era in eras if era.second_sums is not None]
+    if sums and profile.fsdp is not None and profile.fsdp.second_sums is not None:
+        given["fsdp"] = profile.fsdp.replaced(second_sums=spanning(profile.fsdp.second_sums, sums))
     return given
 
 
