@@ -93,35 +93,28 @@ def emitted_serving(
     each = int(p.tp * p.pp * p.dp) // replicas
     if fleet is not None:
         replicas, each = fleet, int(p.tp * p.pp) * sharing
-    image, said = _image(ask, found, table.container, library)
     start = Start(
         name=_name(f"serve-{found.card.id}"), words=(*command.words, *_SERVER), starter="server",
         vendor=found.target.accelerator.vendor, accelerators=each, node=node,
-        replicas=replicas, image=image,
+        replicas=replicas, image=_image(ask, found, table.container, library),
         starts=table.container.starts if table.container is not None else (), environment=command.environment,
-        to_set=_yours(command.words), remarks=(*_remarks(found, unsaid), *said),
+        to_set=_yours(command.words), remarks=_remarks(found, unsaid),
     )  # fmt: skip
     return emitted(ask.emit, start)
 
 
-def _image(ask: ServeAsk, found: Found, container: Container | None, library: Library) -> tuple[str, tuple[str, ...]]:
-    """The image of the release that is named or taken, "" where none is on file, and what is to be said of it."""
-    if container is None or container.tagged is None:
-        return "" if container is None else container.image, ()
-    chip = found.target.accelerator
-    whole, _ = library.engine(found.subject.engine.id)
+def _image(ask: ServeAsk, found: Found, container: Container | None, library: Library) -> str:
+    """The image of the release that is named or taken; "" where none is on file."""
+    if container is None:
+        return ""
+    chip, (whole, _) = found.target.accelerator, library.engine(found.subject.engine.id)
     name, said = split_name(ask.engine or whole.id)
-    if library.engine(name)[1]:
-        return container.image, ()  # Releases of what it stands in for are not its own.
+    if container.tagged is None or library.engine(name)[1]:
+        return container.image  # Releases of what the engine stands in for are not its own.
     if said is None and whole.refused_by(chip.vendor, chip.family) is not None:
-        said = whole.last_for(chip.vendor, chip.family)
+        said = whole.last_on(chip.vendor, chip.family)
     release = None if said is None else whole.release_of(said)
-    if release is None:
-        return container.image, ()
-    ready, days = whole.ready_made.get(chip.family), {} if whole.releases is None else whole.releases.days
-    later = ready is not None and days[release] > days[ready.text]
-    remark = f"images later than {ready.text} have no kernels for {chip.name}: build one" if ready is not None and later else ""
-    return container.tagged.format(release), (remark,) if remark else ()
+    return container.image if release is None else container.tagged.format(release)
 
 
 def _table(ask: ServeAsk, found: Found, library: Library) -> EngineArguments:

@@ -60,9 +60,8 @@ def _usual(ask: Common, target: Target, engines: Engines) -> tuple[str, str]:
     if (alone := chip.default_engines.get("alone")) is not None and target.count == 1 and not _of_many(ask):
         return alone, f"one user of one {chip.name} mostly runs models with it"
     if (usual := engines.named(SERVES)).refused_by(chip.vendor, chip.family) is not None:
-        if (last := usual.last_for(chip.vendor, chip.family)) is not None:
-            later = "builds of later releases" if chip.family in usual.ready_made else "later releases"
-            return f"{SERVES}@{last}", f"{later} than {last} do not run on {chip.name}"
+        if (last := usual.last_on(chip.vendor, chip.family)) is not None:
+            return f"{SERVES}@{last}", f"later releases than {last} do not run on {chip.name}"
         return SERVES_OLD, f"vLLM does not run on {chip.name}"
     return SERVES, ""
 

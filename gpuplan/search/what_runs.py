@@ -76,7 +76,7 @@ def usual_engine(on: str, library: Library) -> str:
     server = library.engine(SERVER)[0]
     if server.refused_by(part.vendor, part.family) is None:
         return SERVER
-    last = server.last_for(part.vendor, part.family)
+    last = server.last_on(part.vendor, part.family)
     return LOCAL if last is None else f"{SERVER}@{last}"
 
 

@@ -322,9 +322,6 @@ class Engine(SpecFile):
     """Whose accelerators it runs on, with spaces between vendors; None: on everybody's, as far as is on record."""
     not_on: TextField | None = None
     """Families of theirs that no release of it in use runs on, with spaces between them."""
-    ready_made: dict[str, TextField] = field(default_factory=dict)
-    """By family of accelerators the last release whose published builds have kernels for it, where later ones that run there are
-    to be built from their source."""
     eras: tuple[Era, ...] = ()
     """What it did otherwise before, the oldest first."""
     serving: ServingProfile | None = None
@@ -349,11 +346,6 @@ class Engine(SpecFile):
                 known = [(day, name) for name, day in days.items() if era.holds(day)]
                 return max(known)[1] if known else None
         return None
-
-    def last_for(self, vendor: str, family: str) -> str | None:
-        """The last release that one takes on a family that today's do not run on, if it needs no build of one's own."""
-        ready = self.ready_made.get(family)
-        return self.last_on(vendor, family) if ready is None else ready.text
 
     def release_of(self, said: str) -> str | None:
         """The whole name of the release that stands behind the `@`; None: a month does, or none is on record.
