@@ -23,7 +23,7 @@ from gpuplan.specs.engine import Engine
         ("vllm", "v100"),
         ("vllm@0.20", "titan-v"),
         ("tensorrt-llm", "t4"),
-        ("tensorrt-llm@0.14", "v100"),
+        ("tensorrt-llm@0.15", "v100"),
     ],
 )
 @pytest.mark.parametrize("task", ["fit", "serve"])
@@ -36,7 +36,7 @@ def test_it_is_refused_with_who_says_so(task: str, engine: str, on: str) -> None
     assert problem.hint
 
 
-@pytest.mark.parametrize(("engine", "on"), [("vllm@0.19", "v100"), ("tensorrt-llm@0.13", "v100"), ("trtllm@0.17", "t4")])
+@pytest.mark.parametrize(("engine", "on"), [("vllm@0.19", "v100"), ("tensorrt-llm@0.14", "v100"), ("trtllm@0.17", "t4")])
 def test_the_last_release_that_ran_there_is_not_refused_and_is_told(engine: str, on: str) -> None:
     assert gpuplan.serve("qwen3-0.6b", on=on, engine=engine).fits
     name, last = engine.split("@")
