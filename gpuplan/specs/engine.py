@@ -371,7 +371,7 @@ class Engine(SpecFile):
         Raises:
             UsageError: neither a release that there can be nor a month.
         """
-        if not own and month_of(said) is None:
+        if not own and said and month_of(said) is None:
             if builds is not None and (day := builds.day_of(said, name)) is not None:
                 return day, f"{name} {said} runs a build of {self.name} of {day}"
             return None, f"{said} is a release of {name}, which says nothing of {self.name}'s: that is taken as it is now"

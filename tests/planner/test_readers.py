@@ -98,7 +98,7 @@ def test_weights_stay_as_they_are_published() -> None:
         ({"ttft": "1s"}, "--ttft: a model that only reads makes no tokens"),
         ({"p": "99"}, "--p 99: of a model that only reads the mean is told"),
         ({"pools": True}, "--pools: not of a model that only reads"),
-        ({"output": "10"}, "bge-m3 only reads"),
+        ({"output": "10"}, "--output: not of a model that only reads"),
     ],
     ids=str,
 )
