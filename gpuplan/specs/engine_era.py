@@ -13,6 +13,7 @@ from gpuplan.specs.engine_defaults import (
     Beside,
     Dispatching,
     ExpertWays,
+    Loading,
     Loss,
     MicroBatch,
     Recomputed,
@@ -49,6 +50,8 @@ POLICIES: Mapping[str, tuple[str, str]] = {
 """What an era may state of a training profile: a policy, and its part."""
 BYTES = ("logits", "logits_split", "at_step", "temporaries", "stand_ins", "fp8_weight")
 """Those of them that say how much memory is held."""
+_UNSAID = ("recompute", "inputs_from", "unsharded", "loaded", "loss", "micro_batch", "dispatcher", "etp", "beside", "replayed")
+"""What an era may state of that which is taken where a user says nothing."""
 RELEASE = re.compile(r"^v?(\d+(?:\.\d+)*)(?:[.+-]?(?:post|rc|dev|[a-z]).*)?$")
 SAID = re.compile(r"^(?:(20\d\d)|(\d\d))[-.](\d{1,2})(?:[-.](\d{1,2}))?(?:\.\d+)?$")
 
@@ -213,6 +216,8 @@ class Era(Schema):
     """Tokens of the shortest sequences whose layers' inputs waited in the memory of the host."""
     unsharded: Types | None = None
     """What 16-bit training was where layers were divided and no weights sharded, where nobody said."""
+    loaded: Loading | None = None
+    """In which type weights were loaded where nobody said."""
     loss: Loss | None = None
     """Whether logits were made and reduced piece by piece where nobody said."""
     micro_batch: MicroBatch | None = None
@@ -240,11 +245,7 @@ class Era(Schema):
 
     def defaults(self, today: TrainingDefaults | None) -> TrainingDefaults | None:
         """What was taken then where a user said nothing; `today` is what held after."""
-        given = {
-            name: value
-            for name in ("recompute", "inputs_from", "unsharded", "loss", "micro_batch", "dispatcher", "etp", "beside", "replayed")
-            if (value := getattr(self, name)) is not None
-        }
+        given = {name: value for name in _UNSAID if (value := getattr(self, name)) is not None}
         return (today or TrainingDefaults()).replaced(**given) if given else today
 
     def changes(self, profile: Any) -> dict[str, Any]:
