@@ -103,7 +103,7 @@ class TrainAsk(Spending, Common, kw_only=True):
     fsdp: Annotated[
         int | None,
         Option(
-            "Version of PyTorch's FSDP, 1 or 2, that shares states (--zero-stage 3) in an engine that else shares by DeepSpeed",
+            "PyTorch's FSDP 1 or 2 shares states (--zero-stage 3), not DeepSpeed",
             PARALLEL, "VERSION", least=1, most=2,
         ),
     ] = None  # fmt: skip
@@ -156,7 +156,7 @@ class TrainAsk(Spending, Common, kw_only=True):
         Recompute | None,
         Option(
             "Computed again: none, selective (the engine's, or --recompute-modules), selective-op (but every other"
-            " matmul), mlp, moe, full, custom (all but what --keep and --to-host name), or a policy of MaxText, JAX or"
+            " matmul), mlp, moe, full, custom (all but --keep and --to-host), or a policy of MaxText, JAX or"
             " Paxml such as `save_qkv_proj`", PARALLEL, "MODE",
         ),
     ] = None  # fmt: skip
@@ -166,7 +166,7 @@ class TrainAsk(Spending, Common, kw_only=True):
     recompute_modules: Annotated[
         tuple[RecomputeModule, ...] | None,
         Option(
-            "With --recompute selective: the modules that run again, by Megatron-Core's names, such as `core_attn,layernorm`; left"
+            "With --recompute selective: modules that run again, by Megatron-Core's names, such as `core_attn,layernorm`; left"
             " out, the engine's", PARALLEL, "WHAT",
         ),
     ] = None  # fmt: skip
@@ -231,7 +231,7 @@ class TrainAsk(Spending, Common, kw_only=True):
     sharp: Annotated[
         bool | None,
         Option(
-            "The switches between nodes add in all-reduces (--zero-stage 0, HSDP); left out, they do not", PARALLEL, ""
+            "Switches between nodes add in all-reduces (--zero-stage 0, HSDP); left out, they do not", PARALLEL, ""
         ),
     ] = None  # fmt: skip
     stages_inside: Annotated[

@@ -144,6 +144,9 @@ class PlanServeAsk(Promised, Where, kw_only=True):
         bool | None,
         Option("Also workers of two kinds: some only read prompts, the others only write answers", GOAL, "", one_way=True),
     ] = None
+    max_count: Annotated[
+        int | None, Option("No more accelerators than this; left out, as many as it takes", PLACES, most=1_000_000)
+    ] = None
     spare: Annotated[
         int | None,
         Option("Instances, or replicas where these are had one by one, that may be lost with all promises kept", GOAL, least=0),

@@ -35,8 +35,8 @@ class Spending(Record, kw_only=True):
     own: Annotated[
         float | None,
         Option(
-            "The machine is bought: what is paid once for what --on counts, such as `300k`, or 0 of what is paid already; costs are"
-            " those of owning", MONEY, "USD", "USD", reads="count", samples=True, least=0, most=1e15,
+            "The machine is bought: what is paid once for what --on counts, such as `300k`, or 0 if it is paid already",
+            MONEY, "USD", "USD", reads="count", samples=True, least=0, most=1e15,
         ),
     ] = None  # fmt: skip
     own_years: Annotated[

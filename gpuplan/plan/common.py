@@ -72,7 +72,7 @@ class Common(Record, kw_only=True):
     calibrated: Annotated[
         bool | None,
         Option(
-            "Take what `gpuplan calibrate` measured or imported of it; `--on local` does so by itself",
+            "Take what `gpuplan calibrate` measured or imported of it; `--on local` does",
             DATA, "", one_way=True, samples=True,
         ),
     ] = None  # fmt: skip
@@ -86,7 +86,7 @@ class Common(Record, kw_only=True):
     margin: Annotated[
         float | None,
         Option(
-            "Share of the memory that is to stay free, such as `5%`, beyond what the high end needs", RUN, "SHARE", "1", least=0,
+            "Share of memory that is to stay free, such as `5%`, beyond what the high end needs", RUN, "SHARE", "1", least=0,
             most=1, samples=True,
         ),
     ] = None  # fmt: skip

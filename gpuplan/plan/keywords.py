@@ -24,7 +24,7 @@ class FitOptions(TypedDict, total=False):
     memory: Number
     """Memory of each accelerator, where it is sold with several sizes, such as `64GB`."""
     margin: Number
-    """Share of the memory that is to stay free, such as `5%`, beyond what the high end needs."""
+    """Share of memory that is to stay free, such as `5%`, beyond what the high end needs."""
     task: words.Task | None
     """Fit for `serve` (the default) or `train`."""
     images: Whole
@@ -81,7 +81,7 @@ class FitOptions(TypedDict, total=False):
     specs: str | Path | Sequence[str | Path] | None
     """A folder of your own specs, which win; repeatable."""
     calibrated: Switch
-    """Take what `gpuplan calibrate` measured or imported of it; `--on local` does so by itself."""
+    """Take what `gpuplan calibrate` measured or imported of it; `--on local` does."""
 
 
 class TrainOptions(TypedDict, total=False):
@@ -92,7 +92,7 @@ class TrainOptions(TypedDict, total=False):
     memory: Number
     """Memory of each accelerator, where it is sold with several sizes, such as `64GB`."""
     margin: Number
-    """Share of the memory that is to stay free, such as `5%`, beyond what the high end needs."""
+    """Share of memory that is to stay free, such as `5%`, beyond what the high end needs."""
     tokens: Number
     """Tokens of the whole run, such as `300B` or `15T`."""
     mtbf: Number
@@ -136,7 +136,7 @@ class TrainOptions(TypedDict, total=False):
     zero_stage: Whole
     """What replicas shard: 1 optimizer, 2 and gradients, 3 and weights (FSDP)."""
     fsdp: Whole
-    """Version of PyTorch's FSDP, 1 or 2, that shares states (--zero-stage 3) in an engine that else shares by DeepSpeed."""
+    """PyTorch's FSDP 1 or 2 shares states (--zero-stage 3), not DeepSpeed."""
     shard_group: Whole
     """Ranks that share states, with a replica for each such group (HSDP); left out, all of dp x cp."""
     reshard_group: Whole
@@ -152,20 +152,20 @@ class TrainOptions(TypedDict, total=False):
     expert_load: Number
     """Tokens of the fullest rank of experts over the mean, such as `1.25`; left out, 1."""
     expert_skew: Number
-    """Tokens of the busiest expert over those of the idlest, such as `20`; 1: even; left out, even in training, and 200 in
-    serving, as measured."""
+    """Tokens of the busiest expert over the idlest's, such as `20`; left out, 1 (even) in training and 200 in serving, as
+    measured."""
     capacity_factor: Number
     """Tokens that an expert takes at most, and is padded to, over the mean; left out, all."""
     sync_every: Whole
     """Steps that replicas, or groups of --shard-group, take before they average (DiLoCo)."""
     recompute: words.Recompute | None
     """Computed again: none, selective (the engine's, or --recompute-modules), selective-op (but every other matmul), mlp, moe,
-    full, custom (all but what --keep and --to-host name), or a policy of MaxText, JAX or Paxml such as `save_qkv_proj`."""
+    full, custom (all but --keep and --to-host), or a policy of MaxText, JAX or Paxml such as `save_qkv_proj`."""
     recompute_layers: Whole
     """Layers of each stage that --recompute holds for; left out, all."""
     recompute_modules: str | Sequence[words.RecomputeModule] | None
-    """With --recompute selective: the modules that run again, by Megatron-Core's names, such as `core_attn,layernorm`; left
-    out, the engine's."""
+    """With --recompute selective: modules that run again, by Megatron-Core's names, such as `core_attn,layernorm`; left out,
+    the engine's."""
     keep: str | Sequence[words.ResultName] | None
     """With --recompute custom: results of a layer that stay on the device, such as query_proj,key_proj,context,out_proj."""
     to_host: str | Sequence[words.ResultName] | None
@@ -185,7 +185,7 @@ class TrainOptions(TypedDict, total=False):
     nvme_bandwidth: Number
     """What disks read and write for each accelerator, such as `1.6GB/s`; left out, as on record."""
     compile: Switch
-    """The model is compiled (torch.compile), or surely not; left out, as the engine usually runs."""
+    """Compiled (torch.compile), or surely not; left out, as the engine usually runs."""
     liger: Switch
     """Liger's kernels; --no-chunked-loss: not its loss."""
     overlap: str | Sequence[words.Overlap] | None
@@ -193,7 +193,7 @@ class TrainOptions(TypedDict, total=False):
     graphs: Switch
     """Kernels are replayed from CUDA graphs."""
     sharp: Switch
-    """The switches between nodes add in all-reduces (--zero-stage 0, HSDP); left out, they do not."""
+    """Switches between nodes add in all-reduces (--zero-stage 0, HSDP); left out, they do not."""
     stages_inside: Switch
     """Stages of a replica lie side by side, replicas apart (tp-cp-pp-dp); left out, the other way round."""
     sites: Whole
@@ -289,8 +289,7 @@ class TrainOptions(TypedDict, total=False):
     credits: Number
     """Credits that pay first, such as `100k`."""
     own: Number
-    """The machine is bought: what is paid once for what --on counts, such as `300k`, or 0 of what is paid already; costs are
-    those of owning."""
+    """The machine is bought: what is paid once for what --on counts, such as `300k`, or 0 if it is paid already."""
     own_years: Number
     """Years until it is written off; left out, as companies publish."""
     own_use: Number
@@ -314,6 +313,6 @@ class TrainOptions(TypedDict, total=False):
     specs: str | Path | Sequence[str | Path] | None
     """A folder of your own specs, which win; repeatable."""
     calibrated: Switch
-    """Take what `gpuplan calibrate` measured or imported of it; `--on local` does so by itself."""
+    """Take what `gpuplan calibrate` measured or imported of it; `--on local` does."""
     emit: words.Emit | None
     """Print what starts the plan, and nothing else: a command, a compose file, Kubernetes objects or a Slurm job."""

@@ -24,7 +24,7 @@ class ServeOptions(TypedDict, total=False):
     memory: Number
     """Memory of each accelerator, where it is sold with several sizes, such as `64GB`."""
     margin: Number
-    """Share of the memory that is to stay free, such as `5%`, beyond what the high end needs."""
+    """Share of memory that is to stay free, such as `5%`, beyond what the high end needs."""
     prompt: Whole
     """Prompt tokens of a request."""
     output: Whole
@@ -72,7 +72,7 @@ class ServeOptions(TypedDict, total=False):
     kv_cache: words.KvFormat | None
     """Data type of the KV cache, such as `bf16` or `fp8`."""
     compile: Switch
-    """The model is compiled (torch.compile), or surely not; left out, as the engine usually runs."""
+    """Compiled (torch.compile), or surely not; left out, as the engine usually runs."""
     tp: Whole
     """Tensor parallel degree."""
     pp: Whole
@@ -91,8 +91,8 @@ class ServeOptions(TypedDict, total=False):
     expert_exchange: words.ExpertExchange | None
     """How tokens reach experts that ranks of attention share: `gathered` or `all-to-all`."""
     expert_skew: Number
-    """Tokens of the busiest expert over those of the idlest, such as `20`; 1: even; left out, even in training, and 200 in
-    serving, as measured."""
+    """Tokens of the busiest expert over the idlest's, such as `20`; left out, 1 (even) in training and 200 in serving, as
+    measured."""
     prefill_on: Text
     """Accelerators of a worker that reads prompts, where answers are written on those of --on."""
     prefill_workers: Whole
@@ -201,8 +201,7 @@ class ServeOptions(TypedDict, total=False):
     credits: Number
     """Credits that pay first, such as `100k`."""
     own: Number
-    """The machine is bought: what is paid once for what --on counts, such as `300k`, or 0 of what is paid already; costs are
-    those of owning."""
+    """The machine is bought: what is paid once for what --on counts, such as `300k`, or 0 if it is paid already."""
     own_years: Number
     """Years until it is written off; left out, as companies publish."""
     own_use: Number
@@ -228,6 +227,6 @@ class ServeOptions(TypedDict, total=False):
     specs: str | Path | Sequence[str | Path] | None
     """A folder of your own specs, which win; repeatable."""
     calibrated: Switch
-    """Take what `gpuplan calibrate` measured or imported of it; `--on local` does so by itself."""
+    """Take what `gpuplan calibrate` measured or imported of it; `--on local` does."""
     emit: words.Emit | None
     """Print what starts the plan, and nothing else: a command, a compose file, Kubernetes objects or a Slurm job."""

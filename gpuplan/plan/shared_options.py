@@ -30,14 +30,11 @@ EXCHANGE = Option("How tokens reach experts that ranks of attention share: `gath
 EMIT = Option(
     "Print what starts the plan, and nothing else: a command, a compose file, Kubernetes objects or a Slurm job", OUTPUT, "FORM"
 )
-COMPILED = Option(
-    "The model is compiled (torch.compile), or surely not; left out, as the engine usually runs", PARALLEL, "", flag="compile"
-)
+COMPILED = Option("Compiled (torch.compile), or surely not; left out, as the engine usually runs", PARALLEL, "", flag="compile")
 GRAPHS = Option("Kernels are replayed from CUDA graphs", PARALLEL, "")
 
 
 SKEW = Option(
-    "Tokens of the busiest expert over those of the idlest, such as `20`; 1: even; left out, even in training, and 200 in serving,"
-    " as measured",
+    "Tokens of the busiest expert over the idlest's, such as `20`; left out, 1 (even) in training and 200 in serving, as measured",
     PARALLEL, "RATIO", least=1, most=1e9, too_small="the busiest expert has no less than the idlest, 1",
 )  # fmt: skip

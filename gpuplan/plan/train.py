@@ -60,7 +60,7 @@ class Manner(Record, kw_only=True):
     fp8_attention: bool | None = None
     """The products of attention are in fp8 too."""
     sharp: bool | None = None
-    """The switches between nodes add (SHARP), where they can; None: they do not."""
+    """Switches between nodes add (SHARP), where they can; None: they do not."""
     stages_inside: bool | None = None
     """The stages of a replica lie side by side and replicas apart, in place of the other way round; None: they do not."""
     scaling: Scaling | None = None

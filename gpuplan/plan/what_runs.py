@@ -56,7 +56,7 @@ class WhatRunsAsk(Record, kw_only=True):
         float | None, Option("What the host's memory delivers at most, such as `96 GB/s`", RUN, "RATE", "B/s", least=1)
     ] = None
     margin: Annotated[
-        float | None, Option("Share of the memory that is to stay free, such as `5%`", RUN, "SHARE", "1", least=0, most=1)
+        float | None, Option("Share of memory that is to stay free, such as `5%`", RUN, "SHARE", "1", least=0, most=1)
     ] = None
     kind: Annotated[
         tuple[ModelKind, ...] | None,

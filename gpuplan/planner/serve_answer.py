@@ -20,7 +20,7 @@ from gpuplan.planner.serve import Served, ServeSearch, Wanted
 from gpuplan.planner.serve_ask import unit_ask
 from gpuplan.planner.serve_fleet import autoscaled, fleet_figures, fleet_words, price_each
 from gpuplan.planner.serve_load import Loaded, loaded, promised, refuse_of_reader, refuse_two_stacks
-from gpuplan.planner.serve_percentiles import Percentiles
+from gpuplan.planner.serve_percentiles import MOST_PARTS, Percentiles
 from gpuplan.planner.spending import spending
 from gpuplan.planner.surer import said_of, surer
 from gpuplan.planner.where import MOST, places
@@ -289,15 +289,18 @@ class _Answer:
             raise self._nothing()
         if over:
             return self._fewer_wanted(over)
+        # Of a percentile too the search knows what the mean is at least.
+        means = dict(zip(self.promise.limits, self.promise.replaced(percent=None).limits, strict=True))
         made: list[Relax] = []
         for limit in self._times():
-            found = min(broken, key=lambda each: each.least[limit.figure])
-            if isfinite(found.least[limit.figure]):
-                made.append(Relax(limit, found.least[limit.figure], found.option.target))
+            key = means[limit.figure]
+            found = min(broken, key=lambda each: each.least[key])
+            if isfinite(found.least[key]):
+                made.append(Relax(limit, found.least[key], found.option.target))
         if not made:  # Several at once.
-            near = min(broken, key=lambda each: max(each.idle[limit.figure] / limit.most for limit in self._times()))
-            target, idle = near.option.target, near.idle
-            made = [Relax(limit, idle[limit.figure], target) for limit in self._times() if idle[limit.figure] > limit.most]
+            near = min(broken, key=lambda each: max(each.idle[means[limit.figure]] / limit.most for limit in self._times()))
+            idle = [(limit, near.idle[means[limit.figure]]) for limit in self._times()]
+            made = [Relax(limit, least, near.option.target) for limit, least in idle if least > limit.most]
         return tuple(made), ()
 
     def _fewer_wanted(self, over: Sequence[Served]) -> tuple[tuple[Relax, ...], tuple[Candidate, ...]]:
@@ -320,7 +323,10 @@ class _Answer:
 
     def _nothing(self) -> GpuplanError:
         """Why nothing was looked at that holds the model."""
-        refused = self.search.refused
+        refused, percent = self.search.refused, self.promise.percent
+        if percent is not None and self.search.found:
+            what = f"it is kept in the mean, but not for {percent:g} in 100 requests by up to {MOST_PARTS:g} times as many parts"
+            return InfeasibleError(Problem("plan.percent", what, "promise more time, a smaller --p, or leave it out for the mean"))
         if refused and not self.search.estimated:
             name, error = next(iter(refused.items()))
             problem = error.problems[0]

@@ -31,8 +31,10 @@ def fleet_figures(unit: Estimate, served: Served, want: Wanted) -> dict[str, Ter
         tokens = _tokens(unit, served, want)
         if tokens is not None:
             whole = cost.usd_per_s_of_all.term("fleet.usd_per_s", units=count, price=price)
-            key = "cost_usd_per_million_tokens" if want.promise.reads else "cost_usd_per_million_output_tokens"
-            figures[key] = cost.usd_per_million_tokens.term(f"fleet.{key[14:-7]}_tokens", price=whole, tokens_per_s=tokens)
+            million = "million_tokens" if want.promise.reads else "million_output_tokens"
+            figures[f"cost_usd_per_{million}"] = cost.usd_per_million_tokens.term(
+                f"fleet.{million}", price=whole, tokens_per_s=tokens
+            )
     return figures
 
 

@@ -142,7 +142,7 @@ def refuse_of_reader(goal: PlanServeAsk, run: ServeAsk) -> None:
     Raises:
         UsageError: all of it together.
     """
-    told = {"--pools": goal.pools, "--front": goal.front, "--trace": run.trace}
+    told = {"--pools": goal.pools, "--front": goal.front, "--trace": run.trace, "--output": run.output}
     named = [flag for flag, given in told.items() if given]
     if named:
         what = f"{' and '.join(named)}: not of a model that only reads, whose requests have no tokens that are made"

@@ -8,6 +8,7 @@ of one of its units ask for, until the next would take more in the mean than tho
 from __future__ import annotations
 
 from collections.abc import Hashable
+from functools import lru_cache
 from math import inf
 
 from gpuplan.errors import GpuplanError, Problem, UsageError
@@ -195,14 +196,16 @@ def _least_first(one: Served) -> tuple[float, ...]:
     return one.figure, one.fleet.accelerators, one.option.weights is not None, *one.fleet.fullness, *one.fleet.division.plainness
 
 
-_HERE: dict[int, Rehearsals] = {}
-"""Of a process that was asked by another."""
+@lru_cache(1)
+def _rehearsals(library: Library) -> Rehearsals:
+    """Those of a process that is asked by another, for as long as it is asked about the same data files."""
+    return Rehearsals(library)
 
 
 def _kept(asked: tuple[ServeAsk, Promise]) -> bool | GpuplanError:
     """Whether a simulation keeps a promise, in a process that reads the data files itself."""
     ask, promise = asked
-    return _HERE.setdefault(0, Rehearsals(library_of(ask))).kept(ask, promise)
+    return _rehearsals(library_of(ask)).kept(ask, promise)
 
 
 def keeps(made: Estimate, promise: Promise) -> bool:

@@ -33,6 +33,8 @@ MANY = 1e6
 """Workers that read prompts as fast as any are written for."""
 BUSY = 0.9
 """Where a rate is asked for, workers are added until they are no busier than this."""
+DEGREES = (1, 2, 4, 8, 16)
+"""Tensor parallel degrees of workers that write answers, each of which is looked at beside the best."""
 _SOONEST = "of those that keep the rate with the fewest accelerators: the shortest time of a request"
 _ASKED = Source("user", "given by the user")
 _CHOSEN = Source("chosen", "the ratio of workers")
@@ -103,20 +105,16 @@ def _soonest(ask: ServeAsk, library: Library, first: Pair, write: Settled, read:
 
     Its sides are the fastest with as many requests at once as there is room for, with as many as the rate brings, or with one.
     """
-    figures = {name: float(term.value) for name, term in first.answer.figures.items()}
-    each = float(ask.rate or 0.0) * write.plan.output * figures["tpot_s"] / figures["decode_workers"]
-    writes, reads = [write], [read]
+    writes, reads, each = [write], [read], _at_once(ask, write, first)
     # A faster division has fewer at once of the same rate: how many, its own steps say.
-    for batch in dict.fromkeys(max(ceil(each / 2**halved), 1) for halved in range(ceil(each).bit_length() + 1)):
+    for batch in dict.fromkeys(max(ceil(each / 2**halved), 1) for halved in range(each.bit_length() + 1)):
         writes += _fastest_with(_writing(ask), batch, library, writes, decodes=True)
     reads += _fastest_with(_reading(ask), 1, library, reads)
     tried = [(first, read), *_pairs(ask, library, product(writes, reads), without=(write, read))]
     best, beside = min(tried, key=lambda one: _cost(one[0]))
     # Each tensor parallel degree with what it has at once of the rate beside the best.
-    figures = {name: float(term.value) for name, term in best.answer.figures.items()}
-    batch = max(ceil(float(ask.rate or 0.0) * write.plan.output * figures["tpot_s"] / figures["decode_workers"]), 1)
-    more: list[Settled] = []
-    for tp in () if ask.tp is not None else (1, 2, 4, 8, 16):
+    batch, more = _at_once(ask, write, best), list[Settled]()
+    for tp in () if ask.tp is not None else DEGREES:
         more += _fastest_with(_writing(ask).replaced(tp=tp), batch, library, [*writes, *more], decodes=True)
     tried += _pairs(ask, library, ((one, beside) for one in more), without=(write, read))
     every = [one for one, _ in tried]
@@ -124,6 +122,12 @@ def _soonest(ask: ServeAsk, library: Library, first: Pair, write: Settled, read:
     if _cost(first)[0] == least[0] and _cost(first)[1] * AS_PLAIN <= least[1]:
         return first
     return next(one for one in every if _cost(one) == least)
+
+
+def _at_once(ask: ServeAsk, write: Settled, pair: Pair) -> int:
+    """Answers that a worker writes at once of the rate, by Little's law."""
+    token, workers = (float(pair.answer.figures[key].value) for key in ("tpot_s", "decode_workers"))
+    return max(ceil(float(ask.rate or 0.0) * write.plan.output * token / workers), 1)
 
 
 def _pairs(

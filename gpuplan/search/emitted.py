@@ -18,7 +18,7 @@ from gpuplan.plan.serve import ServePlan
 from gpuplan.plan.train import TrainPlan
 from gpuplan.search.library import Found, Library
 from gpuplan.search.start_command import YOURS, hub_name, start_command
-from gpuplan.specs.arguments import EngineArguments
+from gpuplan.specs.arguments import Container, EngineArguments
 from gpuplan.specs.catalog import key
 from gpuplan.specs.engine_era import split_name
 from gpuplan.specs.going_rate import Shape
@@ -96,11 +96,25 @@ def emitted_serving(
     start = Start(
         name=_name(f"serve-{found.card.id}"), words=(*command.words, *_SERVER), starter="server",
         vendor=found.target.accelerator.vendor, accelerators=each, node=node,
-        replicas=replicas, image=table.container.image if table.container is not None else "",
+        replicas=replicas, image=_image(ask, found, table.container, library),
         starts=table.container.starts if table.container is not None else (), environment=command.environment,
         to_set=_yours(command.words), remarks=_remarks(found, unsaid),
     )  # fmt: skip
     return emitted(ask.emit, start)
+
+
+def _image(ask: ServeAsk, found: Found, container: Container | None, library: Library) -> str:
+    """The image of the release that is named or taken; "" where none is on file."""
+    if container is None:
+        return ""
+    chip, (whole, _) = found.target.accelerator, library.engine(found.subject.engine.id)
+    name, said = split_name(ask.engine or whole.id)
+    if container.tagged is None or library.engine(name)[1]:
+        return container.image  # Releases of what the engine stands in for are not its own.
+    if said is None and whole.refused_by(chip.vendor, chip.family) is not None:
+        said = whole.last_on(chip.vendor, chip.family)
+    release = None if said is None else whole.release_of(said)
+    return container.image if release is None else container.tagged.format(release)
 
 
 def _table(ask: ServeAsk, found: Found, library: Library) -> EngineArguments:

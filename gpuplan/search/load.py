@@ -224,9 +224,10 @@ def _breaks_first(answer: Estimate, made: ServingFigures, ranks: float) -> tuple
 def rate_text(rate: float) -> str:
     """A rate of requests in words: a second, or a minute where they are few.
 
-    >>> rate_text(12.34), rate_text(1e9), rate_text(0.001)
-    ('12.3 requests/s', '1,000,000,000 requests/s', '0.06 requests/min')
+    >>> rate_text(12.34), rate_text(1e9), rate_text(0.001), rate_text(1)
+    ('12.3 requests/s', '1,000,000,000 requests/s', '0.06 requests/min', '1 request/s')
     """
     slow = rate < 0.1
     value = rate * 60 if slow else rate
-    return f"{value:,.0f} requests/s" if value >= 100 else f"{value:.3g} requests/{'min' if slow else 's'}"
+    told = f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+    return f"{told} request{'' if told == '1' else 's'}/{'min' if slow else 's'}"

@@ -111,6 +111,8 @@ class Container(Section):
 
     image: str
     """Its name and tag."""
+    tagged: str | None = None
+    """The same of one release, whose numbers stand where `{}` does; None: it is not on file."""
     starts: tuple[str, ...] = ()
     """The words that it starts by itself, so that only arguments are said to it."""
 

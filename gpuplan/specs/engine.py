@@ -347,6 +347,16 @@ class Engine(SpecFile):
                 return max(known)[1] if known else None
         return None
 
+    def release_of(self, said: str) -> str | None:
+        """The whole name of the release that stands behind the `@`; None: a month does, or none is on record.
+
+        Raises:
+            UsageError: neither a release that there can be nor a month.
+        """
+        days = {} if self.releases is None else self.releases.days
+        day = None if month_of(said) is not None or not days else dated(said, days, self.name)[0]
+        return next((name for name, known in days.items() if known == day), None)
+
     def before(self, month: str | None) -> str | None:
         """The profile that describes the engine of a month (`YYYY-MM`) in place of this one; None: this one does."""
         then = () if month is None else (era for era in self.eras if era.holds(month))
@@ -361,7 +371,7 @@ class Engine(SpecFile):
         Raises:
             UsageError: neither a release that there can be nor a month.
         """
-        if not own and month_of(said) is None:
+        if not own and said and month_of(said) is None:
             if builds is not None and (day := builds.day_of(said, name)) is not None:
                 return day, f"{name} {said} runs a build of {self.name} of {day}"
             return None, f"{said} is a release of {name}, which says nothing of {self.name}'s: that is taken as it is now"

@@ -13,6 +13,7 @@ from gpuplan.specs.engine_defaults import (
     Beside,
     Dispatching,
     ExpertWays,
+    Loading,
     Loss,
     MicroBatch,
     Recomputed,
@@ -50,6 +51,8 @@ POLICIES: Mapping[str, tuple[str, str]] = {
 """What an era may state of a training profile: a policy, and its part."""
 BYTES = ("logits", "logits_split", "at_step", "temporaries", "stand_ins", "fp8_weight")
 """Those of them that say how much memory is held."""
+_UNSAID = ("recompute", "inputs_from", "unsharded", "loaded", "loss", "micro_batch", "dispatcher", "etp", "beside", "replayed")
+"""What an era may state of that which is taken where a user says nothing."""
 RELEASE = re.compile(r"^v?(\d+(?:\.\d+)*)(?:[.+-]?(?:post|rc|dev|[a-z]).*)?$")
 SAID = re.compile(r"^(?:(20\d\d)|(\d\d))[-.](\d{1,2})(?:[-.](\d{1,2}))?(?:\.\d+)?$")
 
@@ -208,6 +211,8 @@ class Era(Schema):
     """Traffic of widening a frozen weight of 4 bits by one kernel."""
     adapter_inputs: Literal["dropped", "input"] | None = None
     """What adapters kept of the result of a norm."""
+    second_sums: StoredBytes | None = None
+    """Bytes of the gradients that every rank kept whole between micro-batches under the second version of FSDP."""
     attention_like: Id | None = None
     """The engine whose measured attention kernels stand for those of that time."""
     recompute: Recomputed | None = None
@@ -216,6 +221,8 @@ class Era(Schema):
     """Tokens of the shortest sequences whose layers' inputs waited in the memory of the host."""
     unsharded: Types | None = None
     """What 16-bit training was where layers were divided and no weights sharded, where nobody said."""
+    loaded: Loading | None = None
+    """In which type weights were loaded where nobody said."""
     loss: Loss | None = None
     """Whether logits were made and reduced piece by piece where nobody said."""
     micro_batch: MicroBatch | None = None
@@ -243,11 +250,7 @@ class Era(Schema):
 
     def defaults(self, today: TrainingDefaults | None) -> TrainingDefaults | None:
         """What was taken then where a user said nothing; `today` is what held after."""
-        given = {
-            name: value
-            for name in ("recompute", "inputs_from", "unsharded", "loss", "micro_batch", "dispatcher", "etp", "beside", "replayed")
-            if (value := getattr(self, name)) is not None
-        }
+        given = {name: value for name in _UNSAID if (value := getattr(self, name)) is not None}
         return (today or TrainingDefaults()).replaced(**given) if given else today
 
     def changes(self, profile: Any) -> dict[str, Any]:
@@ -266,6 +269,8 @@ class Era(Schema):
             given["segments"] = self.segments
         if self.held_logits is not None and profile.compiled is not None:
             given["compiled"] = profile.compiled.replaced(held_logits=self.held_logits)
+        if self.second_sums is not None and profile.fsdp is not None:
+            given["fsdp"] = profile.fsdp.replaced(second_sums=self.second_sums)
         return given
 
 
@@ -283,6 +288,9 @@ def ever(profile: Any, eras: Sequence[Era]) -> dict[str, Any]:
     logits = [era.held_logits for era in eras if era.held_logits is not None]
     if logits and profile.compiled is not None and profile.compiled.held_logits is not None:
         given["compiled"] = profile.compiled.replaced(held_logits=spanning(profile.compiled.held_logits, logits))
+    sums = [era.second_sums for era in eras if era.second_sums is not None]
+    if sums and profile.fsdp is not None and profile.fsdp.second_sums is not None:
+        given["fsdp"] = profile.fsdp.replaced(second_sums=spanning(profile.fsdp.second_sums, sums))
     return given
 
 

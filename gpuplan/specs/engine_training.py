@@ -92,12 +92,15 @@ class ByFsdp(Schema):
     sums: BytesField | None = None
     """Under version 1, bytes of the gradients that every rank keeps whole between the micro-batches of a step (`no_sync`); None:
     the loop is the user's own, and need not."""
+    second_sums: StoredBytes | None = None
+    """The same under version 2; 0: gradients of each micro-batch are scattered."""
 
     adapter_host: SecondsField
     """Under version 1, host time around one matrix of an adapter in one pass (`Sharding.adapter_host`)."""
 
     def changes(self, profile: TrainingProfile, version: int) -> dict[str, Any]:
         """The parts of a profile that this changes."""
+        second = None if self.second_sums is None or self.second_sums.value == 0 else self.second_sums
         sharding = profile.sharding.replaced(
             weights="cast", gathered_layers=self.gathered_layers, scattered_copy=self.scattered_copy, gathered_copy=None,
             hook_host=None, partition_host=None, bucket_host=None, gather_host=None, offloaded="with-states",
@@ -105,7 +108,7 @@ class ByFsdp(Schema):
         )  # fmt: skip
         gradients = profile.gradients.replaced(
             kept=self.kept, reduced=self.reduced, bucket=self.bucket, bucket_square=None, shards="each-step", at_step=None,
-            stepped=None, sums=self.sums if version == 1 else None,
+            stepped=None, sums=self.sums if version == 1 else second,
         )  # fmt: skip
         return {"sharding": sharding, "gradients": gradients}
 

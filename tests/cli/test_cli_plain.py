@@ -28,7 +28,7 @@ ANSWERED = {
 REFUSED = {
     "fit": ("fit llama-3.1-70b --on rtx-4090", "does not fit"),
     "plan train": ("plan train gpt2 --on lambda:gpu_8x_h100_sxm5 --tokens 1T --budget 1", "nothing meets the goal"),
-    "plan serve": ("plan serve gpt2 --on runpod:l40s --rate 1/s --tpot 1us", "nothing serves 1 requests/s"),
+    "plan serve": ("plan serve gpt2 --on runpod:l40s --rate 1/s --tpot 1us", "nothing serves 1 request/s"),
     "plan carries": ("plan carries llama-3.1-405b --on rtx-4090", "nothing of llama-3.1-405b"),
     "what-runs": ("what-runs llama-3.1-405b --on rtx-4090", "0 models run"),
     "compare": ("compare fit llama-3.1-405b --on l4,rtx-4090", "none fits"),

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gpuplan.errors import UsageError
+from gpuplan.errors import InfeasibleError, UsageError
 from gpuplan.estimate.carried import Carried
 from gpuplan.estimate.planned import Planned
 from gpuplan.plan.ask_serving import ServeAsk
@@ -45,6 +45,20 @@ def test_a_plan_whose_tables_are_kept_says_what_the_whole_answer_says(plan: Mapp
                 assert kept[-1] == serve_percentiles.keeps(whole, Promise(**{name: most}, percent=95.0))
     assert True in kept
     assert False in kept
+
+
+def test_what_a_percentile_would_have_to_be_is_told_of_each_time() -> None:
+    asked = {"model": "qwen2.5-0.5b", "on": "lambda:gpu_1x_a10", "rate": "3/s", "p": "99"}
+    found = planned("plan serve", {**asked, "ttft": "1ms", "tpot": "1us"})
+    assert isinstance(found, Planned)
+    assert not found.best
+    assert [one.limit.figure for one in found.relax] == ["ttft_p99_s", "tpot_p99_s"]
+    assert all(one.needs > one.limit.most for one in found.relax)
+
+
+def test_what_is_kept_in_the_mean_alone_is_said_to_be() -> None:
+    with pytest.raises(InfeasibleError, match="it is kept in the mean, but not for 99 in 100"):
+        planned("plan serve", {"model": "llama-3.1-8b", "on": "lambda:gpu_1x_a10", "rate": "1/s", "p": "99", "ttft": "230ms"})
 
 
 def test_no_division_that_was_left_out_takes_less(monkeypatch: pytest.MonkeyPatch) -> None:

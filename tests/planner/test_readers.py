@@ -44,6 +44,7 @@ def test_no_fewer_keep_a_rate(model: str, on: str) -> None:
     parts = found.offering.count // (4 if "12xlarge" in on else 1)
     assert parts > 1
     assert found.figures["latency_s"] <= 0.06
+    assert found.estimate.figures["cost_usd_per_million_tokens"].name == "fleet.million_tokens"
     assert kept(model, on, 0.06, rate=3000.0 / parts)
     assert not kept(model, on, 0.06, rate=3000.0 / (parts - 1))
 
@@ -97,7 +98,7 @@ def test_weights_stay_as_they_are_published() -> None:
         ({"ttft": "1s"}, "--ttft: a model that only reads makes no tokens"),
         ({"p": "99"}, "--p 99: of a model that only reads the mean is told"),
         ({"pools": True}, "--pools: not of a model that only reads"),
-        ({"output": "10"}, "bge-m3 only reads"),
+        ({"output": "10"}, "--output: not of a model that only reads"),
     ],
     ids=str,
 )

@@ -50,6 +50,18 @@ def served(engine: str, form: str, **more) -> str:
     ).launch
 
 
+@pytest.mark.parametrize(
+    ("engine", "on", "tag"),
+    [
+        (None, "v100-sxm2-32gb", ":v0.19.1"), ("vllm@0.17", "v100-sxm2-32gb", ":v0.17.1"), ("vllm@0.8.5", "h100", ":v0.8.5"),
+        ("vllm@2025-06", "h100", ":latest"), ("vllm", "h100", ":latest"),
+    ],
+)  # fmt: skip
+def test_the_image_is_of_the_release_that_is_asked_for_or_taken(engine: str | None, on: str, tag: str) -> None:
+    text = made("serve", model="llama-3.1-8b", on=on, engine=engine, emit="compose").launch
+    assert re.findall(r"vllm/vllm-openai(:[\w.]+)", text) == [tag]
+
+
 def words(text: str) -> list[str]:
     lines = [line for line in text.replace("\\\n", " ").splitlines() if line and not line.startswith("#")]
     return shlex.split(lines[-1])

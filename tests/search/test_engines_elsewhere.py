@@ -21,9 +21,9 @@ from gpuplan.specs.engine import Engine
         ("vllm", "p100"),
         ("sglang", "v100"),
         ("vllm", "v100"),
-        ("vllm@0.31", "titan-v"),
+        ("vllm@0.20", "titan-v"),
         ("tensorrt-llm", "t4"),
-        ("tensorrt-llm@0.14", "v100"),
+        ("tensorrt-llm@0.15", "v100"),
     ],
 )
 @pytest.mark.parametrize("task", ["fit", "serve"])
@@ -36,7 +36,7 @@ def test_it_is_refused_with_who_says_so(task: str, engine: str, on: str) -> None
     assert problem.hint
 
 
-@pytest.mark.parametrize(("engine", "on"), [("vllm@0.30", "v100"), ("tensorrt-llm@0.13", "v100"), ("trtllm@0.17", "t4")])
+@pytest.mark.parametrize(("engine", "on"), [("vllm@0.19", "v100"), ("tensorrt-llm@0.14", "v100"), ("trtllm@0.17", "t4")])
 def test_the_last_release_that_ran_there_is_not_refused_and_is_told(engine: str, on: str) -> None:
     assert gpuplan.serve("qwen3-0.6b", on=on, engine=engine).fits
     name, last = engine.split("@")
@@ -49,14 +49,15 @@ def test_who_names_no_engine_has_the_last_release_that_ran_there() -> None:
     answer = gpuplan.serve("qwen3-0.6b", on="v100", rate=1)
     assert answer.fits
     assert answer.question["engine"] == "vllm"
-    assert any("later releases than 0.30.0 do not run on" in note.text for note in answer.notes)
+    assert any("later releases than 0.19.1 do not run on" in note.text for note in answer.notes)
 
 
 @pytest.mark.parametrize(
     ("engine", "on", "weights"),
     [
-        ("vllm@0.30", "v100", "fp8"), ("sglang", "t4", "fp8"), ("tensorrt-llm", "a100", "fp8"), ("tensorrt-llm", "h100", "nvfp4"),
-        ("tensorrt-llm", "a10", "nvfp4"),
+        ("vllm@0.19", "v100", "fp8"), ("sglang", "t4", "fp8"), ("tensorrt-llm", "a100", "fp8"), ("tensorrt-llm", "h100", "nvfp4"),
+        ("tensorrt-llm", "a10", "nvfp4"), ("tensorrt-llm@0.13", "v100", "fp8"), ("tensorrt-llm@0.17", "t4", "fp8"),
+        ("tensorrt-llm@0.17", "t4", "nvfp4"),
     ],
 )  # fmt: skip
 def test_weights_without_kernels_there_are_refused(engine: str, on: str, weights: str) -> None:
@@ -64,10 +65,17 @@ def test_weights_without_kernels_there_are_refused(engine: str, on: str, weights
         gpuplan.serve("qwen3-8b", on=on, engine=engine, weights=weights)
 
 
+@pytest.mark.parametrize(("engine", "on"), [("vllm@0.19", "4xv100"), ("vllm", "4xt4"), ("sglang", "4xt4")])
+def test_a_checkpoint_in_few_bits_without_kernels_there_is_refused(engine: str, on: str) -> None:
+    with pytest.raises(UsageError, match="has no kernels for weights in mxfp4"):
+        gpuplan.serve("gpt-oss-20b", on=on, engine=engine)
+
+
 @pytest.mark.parametrize(
     ("engine", "on", "weights"),
     [
-        ("vllm", "a100", "fp8"), ("vllm", "t4", "fp8"), ("sglang", "a100", "fp8"), ("vllm@0.7.3", "v100", "int4"),
+        ("vllm", "a100", "fp8"), ("vllm", "t4", "fp8"), ("vllm", "t4", "nvfp4"), ("sglang", "a100", "nvfp4"),
+        ("sglang", "a100", "fp8"), ("vllm@0.7.3", "v100", "int4"),
         ("tensorrt-llm", "l40s", "fp8"),
     ],
 )  # fmt: skip

@@ -175,3 +175,8 @@ def test_it_is_told_where_an_engine_loads_weights_in_another_type_than_counts() 
     assert "tuning.loaded" not in codes(engine="trl", lora=16, base_weights="fp32") | codes(engine="trl", qlora=True)
     assert "precision.loaded" in codes(engine="accelerate")
     assert "precision.loaded" not in codes(engine="accelerate", precision="bf16-pure") | codes(engine="trl")
+    # Before Transformers 5 both loaded fp32, but for TRL's two months of dtype auto (pull request 4509).
+    assert "precision.loaded" not in codes(engine="accelerate@2024-06") | codes(engine="trl@2025-10")
+    assert "tuning.loaded" in codes(engine="accelerate@2024-06", lora=16) & codes(engine="trl@2025-10", lora=16)
+    assert "tuning.loaded" not in codes(engine="accelerate", lora=16) | codes(engine="trl@2025-12", lora=16)
+    assert "precision.loaded" in codes(engine="trl@2025-12")
