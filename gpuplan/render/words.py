@@ -114,12 +114,13 @@ def input_name(name: str) -> str:
 
 
 def in_words(text: str) -> str:
-    """A sentence without names of the code's.
+    """A sentence without names of the code's; what stands in backquotes is typed as it is.
 
-    >>> in_words("one sequence; max_sequences says how many fit")
-    'one sequence; max sequences says how many fit'
+    >>> in_words("one sequence; max_sequences says how many fit"), in_words("`sudo sysctl iogpu.wired_limit_mb=1`")
+    ('one sequence; max sequences says how many fit', '`sudo sysctl iogpu.wired_limit_mb=1`')
     """
-    return _NAME.sub(lambda found: label(found[0]), text)
+    # Every other part stands between backquotes.
+    return "`".join(part if at % 2 else _NAME.sub(lambda found: label(found[0]), part) for at, part in enumerate(text.split("`")))
 
 
 def of_what(title: str) -> str:

@@ -50,7 +50,7 @@ def target_slice(text: str, catalog: Catalog) -> Target | None:
         f"compute units; a card holds {one.count.value:g} of it"
     )
     notes = tuple(note for note in whole.notes if note.code != "target.taken-as")
-    return whole.replaced(text=text, accelerator=chip, share=float(share), mig=profile, notes=(*notes, Note("target.slice", told)))
+    return whole.replaced(text=text, accelerator=chip, share=float(share), mig=profile, notes=(*notes, Note("target.mig", told)))
 
 
 def _with_profile(chip: Accelerator, profile: str, catalog: Catalog) -> Accelerator:

@@ -229,7 +229,7 @@ def test_the_decoder_of_t5_keeps_its_output_and_what_was_read() -> None:
 @pytest.mark.parametrize(
     ("model", "on", "engine", "taken", "published"),
     [
-        ("deepseek-r1", "8xh200", "llama.cpp", "q4_k_m", 404.4e9 / GIB),  # unsloth/DeepSeek-R1-GGUF, Q4_K_M in nine files
+        ("deepseek-r1", "m3-ultra", "llama.cpp", "q4_k_m", 404.4e9 / GIB),  # unsloth/DeepSeek-R1-GGUF, Q4_K_M in nine files
         ("deepseek-r1", "8xh200", "vllm", "fp8-block", None),
         ("qwen3-32b-fp8", "rtx-5090", "llama.cpp", "q4_k_m", 19.76e9 / GIB),  # Qwen/Qwen3-32B-GGUF, Q4_K_M
     ],
@@ -243,4 +243,5 @@ def test_a_checkpoint_in_a_type_of_other_engines_is_read_from_the_engines_own_fi
     if published is not None:
         named = ask("fit", model=model, on=on, engine=engine, weights=taken)
         assert part(made, "weights") == part(named, "weights")
-        assert made.figures["weights_bytes"].value * (8 if on.startswith("8x") else 1) == pytest.approx(published * GIB, rel=0.02)
+        # Less the input embedding, which stays with the processor.
+        assert 0.97 * published < part(made, "weights") < 1.01 * published
