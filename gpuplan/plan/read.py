@@ -285,7 +285,11 @@ def _number(entry: Entry, given: Any) -> float | int:
             raise _wrong(entry, given, "a number is wanted")
     low, high = entry.window
     if number > high:
-        raise UsageError(Problem("usage.window", f"{entry.flag} {brief(given)}: {_end(entry, high)} at most", _large_hint(entry, given, number, high)))
+        raise UsageError(
+            Problem(
+                "usage.window", f"{entry.flag} {brief(given)}: {_end(entry, high)} at most", _large_hint(entry, given, number, high)
+            )
+        )
     if whole and (not isfinite(number) or number != int(number) or number < low):
         raise UsageError(Problem("usage.count", f"{entry.flag} {brief(given)}: a whole number of at least {low:g} is wanted"))
     if number <= 0 if entry.option.least is None else number < low:

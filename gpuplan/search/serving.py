@@ -395,9 +395,7 @@ def _answered(
         each = f" ({running:g} on each of {p.dp:g} {whose})" if p.dp != 1 else ""
         text = f"the caches hold {running * p.dp:.12g} of the {plan.batch * p.dp:.12g} sequences at once{each}: the others wait"
         notes.append(Note("serve.queues", text, "the figures are those of the sequences that run"))
-    notes += _states(made.memory)
-    needed, budget = (float(made.figures[f"{name}_bytes"].value) for name in ("peak_memory", "memory_budget"))
-    notes += wired_note(found.subject.hw, needed, budget)
+    notes += (*_states(made.memory), *wired_note(found.subject.hw, made.figures))
     if task == "serve":
         model = ServingModel.of(found.subject, plan)
         dtype = model.types().matmul
