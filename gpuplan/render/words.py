@@ -45,7 +45,7 @@ _PARTS: Mapping[str, str] = {
     "both_ends": "embedding at both ends",
     "issue_wait": "waiting for launches", "context": "driver and framework", "outside_tensors": "outside of tensors",
     "sequences": "host per sequence", "pages": "host per page of cache",
-    "graphs": "CUDA graphs", "data_parallel": "gradients between replicas", "sharded_gradients": "sharded gradients",
+    "graphs": "graphs", "data_parallel": "gradients between replicas", "sharded_gradients": "sharded gradients",
     "sharded_data_parallel": "sharded data parallel", "transient": "short-lived tensors", "between": "between kernels",
     "gradient_stand_ins": "stand-ins for gradients",
     "host_link": "moved from the host", "frozen": "frozen weights", "idle_blocks": "idle blocks", "elementwise": "elementwise",
