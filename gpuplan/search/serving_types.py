@@ -52,7 +52,9 @@ def types_of(
         said.append(Choice("weights", weights, taken))
     if weights is None:
         usual, taken_as = formats.weights, own
-        as_is = (card.stored is not None and card.stored.as_is) or (card.weights is not None and not _of_others(formats, own))
+        as_is = (card.stored is not None and card.stored.as_is) or (
+            card.weights is not None and (loaded or not _of_others(formats, own))
+        )
         if usual is not None and not as_is:
             why = f"what users of {subject.engine.name} take ({_source(subject, usual)})"
             taken_as = cast("WeightFormat", usual.text)
