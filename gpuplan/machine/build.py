@@ -22,7 +22,7 @@ from gpuplan.term import Source, Term, greatest
 from gpuplan.work import Dtype
 
 if TYPE_CHECKING:
-    from gpuplan.specs.accelerator import Accelerator, MigProfile
+    from gpuplan.specs.accelerator import Accelerator
     from gpuplan.specs.fabric import Level
     from gpuplan.specs.target import Target
 
@@ -88,17 +88,15 @@ def hardware_of(
             parameters |= _as_late(level, parameters)
         fabrics.append(link)
     parameters |= _residuals(fabrics or own.chain, engine, catalog)
-    cut = chip.mig.get(target.mig)
-    computing = target.share if cut is None else float(cut.compute_share.value)
     return Hardware(
         name=chip.name,
         accelerator=chip.id,
         family=chip.family,
         count=target.count,
-        peaks={dtype: _part(term, computing) for dtype, term in own.peaks.items()},
+        peaks={dtype: _part(term, target.share) for dtype, term in own.peaks.items()},
         hbm_bandwidth=_part(own.hbm_bandwidth, target.share),
-        memory_capacity=usable(_part(own.memory_capacity, target.share) if cut is None else _cut_off(chip, cut), chip),
-        visible_memory=None if own.visible_memory is None or cut is not None else _part(own.visible_memory, target.share),
+        memory_capacity=usable(_part(own.memory_capacity, target.share), chip),
+        visible_memory=None if own.visible_memory is None else _part(own.visible_memory, target.share),
         parameters=parameters,
         settled=own.settled,
         levels=levels,
@@ -109,9 +107,9 @@ def hardware_of(
         host_shared_by=_sharing_a_host(target),
         host_memory=_share_of_host(target, "memory"),
         disk_size=_share_of_host(target, "local_disk"),
-        power=None if own.power is None else _part(own.power, computing),
-        sm_count=_units(chip, own.chain, computing, cut),
-        l2=own.l2 if cut is None or own.l2 is None else _part(own.l2, target.share),
+        power=None if own.power is None else _part(own.power, target.share),
+        sm_count=_units(chip, own.chain, target.share),
+        l2=own.l2,
         notes=own.notes,
         dtype_notes=own.dtype_notes,
     )
@@ -307,19 +305,12 @@ def _part(term: Term, share: float) -> Term:
     return replace(term, value=term.value * share, source=replace(term.source, note=note))
 
 
-def _cut_off(chip: Accelerator, cut: MigProfile) -> Term:
-    """The memory of a slice, as its driver lists it or its name prints it."""
-    return chip.term("hw.memory_capacity", cut.memory, cut.memory.accept)
-
-
-def _units(chip: Accelerator, chain: Sequence[Link], share: float, cut: MigProfile | None = None) -> Term:
+def _units(chip: Accelerator, chain: Sequence[Link], share: float) -> Term:
     """The compute units of the chip, or else those of the chip whose kernels stand in for its own.
 
     Raises:
         UnknownError: neither is known.
     """
-    if cut is not None and cut.units is not None:
-        return chip.term("hw.sm_count", cut.units)
     if chip.units is not None:
         return _part(chip.term("hw.sm_count", chip.units.count), share)
     link = next((link for link in chain if link.file.units is not None), None)

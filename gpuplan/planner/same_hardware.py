@@ -20,7 +20,7 @@ def hardware_key(target: Target, *, hosts: bool = False) -> Hashable:
         host, own = target.per_unit, target.instance.qualified_name
     elif target.system is not None:
         host, own = target.per_unit, target.system.id
-    chip = target.accelerator.id, target.memory, target.share, target.mig, target.local
+    chip = target.accelerator.id, target.memory, target.share, target.local
     apart = 0 if target.unjoined is None else target.unjoined.reach
     return chip, target.count, apart, levels, _plain(target.host_link), host, own if hosts and host else ""
 

@@ -351,9 +351,6 @@ def _named(
             raise
         yield from offered
         return
-    if target.mig:
-        what = f"--on {name}: machines are rented whole, and a plan counts them; a slice of a card is none"
-        raise UsageError(Problem("plan.slice", what, f"name the card, or ask of one slice: `gpuplan serve … --on {name}`"))
     chip = chips.get(target.accelerator.id)
     if chip is None:
         return

@@ -288,7 +288,7 @@ def _notes(card: DiffusionCard, best: Answered) -> Iterator[Note]:
 
 def _question(ask: ServeAsk | FitAsk, card: DiffusionCard, place: Place, plan: DiffusionPlan) -> dict[str, str]:
     asked = {
-        "model": card.id, "on": ask.on, "accelerators": place.target.made_of,
+        "model": card.id, "on": ask.on, "accelerators": f"{place.target.count} x {place.target.accelerator.id}",
         "engine": place.engine.id, "weights": plan.weights[next(iter(card.of("denoiser")))],
         "size": f"{plan.width:g}x{plan.height:g}",
     }  # fmt: skip

@@ -190,7 +190,7 @@ def _question(ask: TrainAsk, setting: Setting, place: Place, plan: SamplesPlan) 
     asked = {
         "model": setting.model_name,
         "on": ask.on,
-        "accelerators": place.target.made_of,
+        "accelerators": f"{place.target.count} x {place.target.accelerator.id}",
         "engine": setting.engine.id,
         "precision": plan.precision,
         "optimizer": plan.optimizer,

@@ -353,7 +353,7 @@ def _answered(
     asked = {
         "model": found.card.id,
         "on": ask.on,
-        "accelerators": found.target.made_of,
+        "accelerators": f"{found.target.count} x {found.target.accelerator.id}",
         "engine": found.subject.engine.id,
         "weights": plan.weights,
     } | ({"kv_cache": plan.kv_cache} if found.card.architecture.remembers else {})

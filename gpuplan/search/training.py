@@ -399,7 +399,7 @@ def question_of(ask: TrainAsk, found: Found, plan: TrainPlan) -> dict[str, str]:
     asked = {
         "model": found.card.id,
         "on": ask.on,
-        "accelerators": found.target.made_of,
+        "accelerators": f"{found.target.count} x {found.target.accelerator.id}",
         "engine": found.subject.engine.id,
         "precision": plan.precision,
         "optimizer": plan.optimizer,

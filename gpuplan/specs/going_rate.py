@@ -82,10 +82,6 @@ def going_rate(target: Target, catalog: Catalog, terms: Terms = USUAL) -> Street
     Raises:
         UnknownError: no cloud on record sells what makes the target, on those terms.
     """
-    if target.share != 1:
-        # Who rents the card pays all of it, whatever runs in its other parts.
-        what = f"no price of a part of {target.accelerator.id} is on record"
-        raise UnknownError(Problem("price.unknown", what, "give one with --price"))
     shape = Shape.of(target)
     best = catalog.once(("going rate", shape, terms), lambda: _cheapest(shape, catalog, terms))
     if best is not None:

@@ -62,11 +62,7 @@ def _found(text: str, catalog: Catalog) -> Target:
     found = None if "@" in text else target_by_name(text, catalog)
     if found is not None:
         return found
-    from gpuplan.specs.target_slice import target_slice  # Slices, clusters and networks are read where a question needs them.
-
-    if "@" not in text and (part := target_slice(text, catalog)) is not None:
-        return part
-    from gpuplan.specs.target_on_network import (
+    from gpuplan.specs.target_on_network import (  # Clusters and networks are read where a question needs them.
         target_on_network,
         target_or_cluster,
     )

@@ -42,8 +42,7 @@ class Target(Record):
 
     `count` accelerators in all, which are `units` systems, instances, slices or accelerators of `per_unit` each; `levels`
     innermost first, the last one holds all (none for a single accelerator). `host_link` is PCIe (or the like) per direction
-    and accelerator. `share` is the part of one accelerator where a cloud splits it, and 1 otherwise; `mig` the profile of its
-    multi-instance GPU that is cut off, of whose memory that is the share. `notes` say what was
+    and accelerator. `share` is the part of one accelerator where a cloud splits it, and 1 otherwise. `notes` say what was
     assumed or chosen. `local`: it is the machine that this runs on, whose own calibration counts.
     `memory`: the bytes that each accelerator has, where its name says which of its sizes it is. `unjoined`: there is no level that
     holds all, which is enough for replicas that know nothing of each other.
@@ -60,15 +59,9 @@ class Target(Record):
     host_link: Term | None = None
     notes: tuple[Note, ...] = ()
     share: float = 1.0
-    mig: str = ""
     local: bool = False
     memory: float | None = None
     unjoined: Unjoined | None = None
-
-    @property
-    def made_of(self) -> str:
-        """Its accelerators in words, such as `8 x h100-sxm-80gb`."""
-        return f"{self.count} x {self.accelerator.id}{f', slice {self.mig}' if self.mig else ''}"
 
 
 def counted(text: str) -> tuple[int, str]:

@@ -67,9 +67,6 @@ _COMMON = frozenset(("tune", "swift", "eager", "lightning", "paddle", "torch"))
 _SLICE = re.compile(r"\b(?:(?:google|cloud|gcp)\s+)?(?:tpus?[ -])?(v[2-6][ep]?-\d+)\b")
 """A slice of TPUs by its vendor's name: `tpu v5e-8`."""
 
-_CUT = re.compile(r"\d+g\.\d+gb")
-"""A slice of a card, by its profile of MIG."""
-
 
 class Named(NamedTuple):
     """What a question names; "" and () where it names nothing of the kind, and the words that are left."""
@@ -108,9 +105,6 @@ def named(text: str) -> Named:
     if not places:
         place, said = _spelled(said, is_known=_is_part)
         places += [place] if place else []
-    cut = next((word for word in said if _CUT.fullmatch(word)), "")
-    if cut and len(places) == 1:  # `h100 1g.10gb` is a slice of the card.
-        places, said = [f"{places[0]}-{cut}"], [word for word in said if word not in (cut, "mig", "slice", "slices")]
     cloud, said = _taken(said, _clouds())
     said = _without_size(model, said)
     if ":" in model and model not in text:
