@@ -56,6 +56,8 @@ def usage_problem(error: Any, words: list[str]) -> Problem:
         task = ctx.command_path.removeprefix("gpuplan").strip() if ctx is not None else ""
         hint = meant(error.option_name, keys, task) or did_you_mean(error.option_name, known) or page
         return Problem("usage.no-such-option", f"no option `{error.option_name}`", hint)
+    if kind == "BadOptionUsage":
+        return Problem("usage.wrong", _sentence(error.format_message()), _takes(error.option_name, words) or page)
     param = getattr(error, "param", None)
     if kind == "MissingParameter" and param is not None:
         name = param.metavar if param.param_type_name == "argument" else param.opts[0]
@@ -69,6 +71,24 @@ def usage_problem(error: Any, words: list[str]) -> Problem:
     if kind == "UsageError" and words and words[0] in ASKS and (command := _meant(words)):
         return Problem("usage.wrong", _sentence(error.format_message()), command)
     return Problem("usage.wrong", _sentence(error.format_message()), page)
+
+
+def _takes(flag: str, words: Sequence[str]) -> str:
+    """What an option takes by the help of the command that words begin with; "" where that has no such option."""
+    command: Any = root()
+    path = ["gpuplan"]
+    for word in words:
+        inner = command.get_command(None, word) if hasattr(command, "get_command") else None
+        if inner is None:
+            break
+        command = inner
+        path.append(word)
+    param = next((one for one in command.params if flag in (*one.opts, *one.secondary_opts)), None)
+    shows = f"`{' '.join(path)} --help` shows"
+    said = "" if param is None else _sentence(" ".join((getattr(param, "help", None) or "").split()).partition(";")[0])
+    if param is None or not said:
+        return f"{shows} what it takes"
+    return f"it is written `{flag} {param.metavar or 'VALUE'}`: {said}; {shows} more"
 
 
 def _meant(words: Sequence[str]) -> str:

@@ -119,20 +119,24 @@ def _parts(rate: Term) -> Iterator[tuple[str, float]]:
     each counts. Its parts count as much: some of them, such as waiting for another stage, rest on the others.
     """
     whole = left = 1 / float(rate.value)
-    sums = [one for one in _sums(rate) if float(one.value) > 0]
-    for total in sums:
+    sums = [(counted, parts) for counted, parts in _sums(rate) if float(counted.value) > 0]
+    for total, made_of in sums:
         phase = total.name.rpartition(".")[0].replace("batch_prefill", "prefill") + "." if len(sums) > 1 else ""
         halved = Term(total.name, float(total.value) / 2, total.unit, _WHAT_IF)
         changed = rate.rebuilt(lambda one, total=total, halved=halved: halved if one is total else None)  # type: ignore[misc]
         weight = 2 * (whole - 1 / float(changed.value)) / float(total.value)
         left -= weight * float(total.value)
-        for part, term in total.args:
+        for part, term in made_of.args:
             yield f"{phase}{part}", weight * float(term.value)
     yield "the rest", left
 
 
-def _sums(root: Term) -> Iterator[Term]:
-    """The outermost sums of times below a term, each once: those of a step, of a prefill, of a decode step."""
+def _sums(root: Term) -> Iterator[tuple[Term, Term]]:
+    """The outermost sums of times below a term, each once, as what counts and what it is made of: a step, a prefill, a decode step.
+
+    Of stages of a pipeline the slowest one counts: it is what the greatest of their sums is made of, under no stage's name, so that
+    plans with other stages, or none, stand beside it.
+    """
     seen: set[int] = set()
     todo = [root]
     while todo:
@@ -140,10 +144,17 @@ def _sums(root: Term) -> Iterator[Term]:
         if id(term) in seen:
             continue
         seen.add(id(term))
-        if term.formula is not None and term.formula.name == "sum" and term.unit == "s" and len(term.args) >= _ALL_OF_TIME:
-            yield term
+        stages = [part for _, part in term.args] if term.formula is not None and term.formula.name == "max" else []
+        if _is_sum(term):
+            yield term, term
+        elif stages and all(map(_is_sum, stages)):
+            yield term, max(stages, key=lambda one: float(one.value))
         else:
             todo.extend(part for _, part in reversed(term.args))
+
+
+def _is_sum(term: Term) -> bool:
+    return term.formula is not None and term.formula.name == "sum" and term.unit == "s" and len(term.args) >= _ALL_OF_TIME
 
 
 def _leaves(root: Term) -> dict[str, Term]:

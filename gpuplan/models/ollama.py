@@ -101,7 +101,11 @@ def parsed(name: str) -> Name | None:
     Name(host='registry.ollama.ai', namespace='library', model='llama3.3', tag='70b-instruct-q4_K_M')
     >>> parsed("llama3.1").tag, parsed("hf.co/someone/model-GGUF:Q4_K_M").namespace
     ('latest', 'someone')
+    >>> parsed("ollama/llama3.3:70b").tag, parsed("ollama:llama3.3").model
+    ('70b', 'llama3.3')
     """
+    # Programs that call several services say whose a name is (LiteLLM, https://docs.litellm.ai/docs/providers/ollama).
+    name = re.sub(r"^ollama(?:_chat)?[:/]", "", name)
     found = re.fullmatch(r"(?:([\w.-]+(?::\d+)?)/)?(?:([\w.-]+)/)?([\w.-]+)(?::([\w.-]+))?", name)
     if found is None or "\\" in name:
         return None

@@ -233,11 +233,16 @@ def _as_known(entry: Entry, word: str) -> str:
     return other if other in entry.words else word
 
 
+_FEW = 12
+"""So many choices are all told where none of them was meant: what is nearest by its letters may be another thing."""
+
+
 def _word(entry: Entry, text: str) -> str:
     word = text.replace("-", "_") if all("-" not in known for known in entry.words) else text
     word = _as_known(entry, word)
     if word not in entry.words:
-        hint = did_you_mean(text, entry.words) or f"use {', '.join(entry.words[:-1])} or {entry.words[-1]}"
+        near, all_ = did_you_mean(text, entry.words), f"use {', '.join(entry.words[:-1])} or {entry.words[-1]}"
+        hint = f"{near}; {all_}" if near and len(entry.words) <= _FEW else near or all_
         raise UsageError(Problem("usage.word", f"{entry.flag} {text}: no such choice", hint))
     return word
 
@@ -280,7 +285,11 @@ def _number(entry: Entry, given: Any) -> float | int:
             raise _wrong(entry, given, "a number is wanted")
     low, high = entry.window
     if number > high:
-        raise UsageError(Problem("usage.window", f"{entry.flag} {brief(given)}: {_end(entry, high)} at most"))
+        raise UsageError(
+            Problem(
+                "usage.window", f"{entry.flag} {brief(given)}: {_end(entry, high)} at most", _large_hint(entry, given, number, high)
+            )
+        )
     if whole and (not isfinite(number) or number != int(number) or number < low):
         raise UsageError(Problem("usage.count", f"{entry.flag} {brief(given)}: a whole number of at least {low:g} is wanted"))
     if number <= 0 if entry.option.least is None else number < low:
@@ -317,6 +326,13 @@ def _wanted(entry: Entry) -> str:
         "above zero" if option.least is None else f"of at least {_end(entry, option.least)}" if option.least else "of zero or more"
     )
     return option.too_small or f"{kind} {least} is wanted"
+
+
+def _large_hint(entry: Entry, given: Any, number: float, high: float) -> str:
+    """What a number above the most means where it is a share that was said in percent without saying so."""
+    if entry.option.unit not in ("", "1") or entry.kind == "whole" or high != 1.0 or not 1 < number <= 100:
+        return ""
+    return f"a share is written `{number / 100:g}` or `{number:g}%`"
 
 
 def _small_hint(entry: Entry) -> str:

@@ -58,6 +58,7 @@ ALSO_CALLED: Mapping[str, str] = {
 NEAREST: Mapping[str, str] = {
     **{f"exl3{gap}{bits}{end}": f"exl2-{bits}" for bits in _EXL_BITS for gap in ("-", " ", "_") for end in ("bpw", "")},
     **{f"exl3{gap}{bits.removesuffix('.0')}bpw": f"exl2-{bits}" for bits in _EXL_BITS for gap in ("-", " ", "_")},
+    "q2": "q2_k", "q3": "q3_k_m", "q4": "q4_k_m", "q5": "q5_k_m", "q6": "q6_k", "q8": "q8_0",  # What people call them.
     "q4_k_l": "q4_k_m", "q5_k_l": "q5_k_m", "q6_k_l": "q6_k",
     **{f"{made}{name}_k_xl": plain for made in ("", "ud-") for name, plain in (
         ("q2", "q2_k"), ("q3", "q3_k_m"), ("q4", "q4_k_m"), ("q5", "q5_k_m"), ("q6", "q6_k"), ("q8", "q8_0"),

@@ -64,7 +64,19 @@ _OF_WORDS = frozenset(
 """Figures of words, of which a model that sees or hears has none to tell."""
 _OF_ROOM = frozenset({"kv_cache_tokens", "max_sequences", "longest_tokens", "max_concurrency"})
 """Figures of the room that is left, of which there is none where it does not fit."""
-_FIRST = ("command", "option", "engine.no-effect", "load.over", "load.refused", "target.changed", "plan", "api", "own", "input")
+_FIRST = (
+    "command",
+    "option",
+    "engine.no-effect",
+    "load.over",
+    "load.refused",
+    "target.changed",
+    "plan",
+    "api",
+    "own",
+    "input",
+    "memory.wired",
+)
 """Codes of notes, or what they begin with, that are shown before all others: what was asked and does not count, first of all."""
 _QUIET = frozenset({
     "target.taken-as", "spec.taken-as", "engine.default", "engine.benchmarked", "serve.unloaded", "search.fixed", "price.used",

@@ -45,7 +45,7 @@ _PARTS: Mapping[str, str] = {
     "both_ends": "embedding at both ends",
     "issue_wait": "waiting for launches", "context": "driver and framework", "outside_tensors": "outside of tensors",
     "sequences": "host per sequence", "pages": "host per page of cache",
-    "graphs": "CUDA graphs", "data_parallel": "gradients between replicas", "sharded_gradients": "sharded gradients",
+    "graphs": "graphs", "data_parallel": "gradients between replicas", "sharded_gradients": "sharded gradients",
     "sharded_data_parallel": "sharded data parallel", "transient": "short-lived tensors", "between": "between kernels",
     "gradient_stand_ins": "stand-ins for gradients",
     "host_link": "moved from the host", "frozen": "frozen weights", "idle_blocks": "idle blocks", "elementwise": "elementwise",
@@ -114,12 +114,13 @@ def input_name(name: str) -> str:
 
 
 def in_words(text: str) -> str:
-    """A sentence without names of the code's.
+    """A sentence without names of the code's; what stands in backquotes is typed as it is.
 
-    >>> in_words("one sequence; max_sequences says how many fit")
-    'one sequence; max sequences says how many fit'
+    >>> in_words("one sequence; max_sequences says how many fit"), in_words("`sudo sysctl iogpu.wired_limit_mb=1`")
+    ('one sequence; max sequences says how many fit', '`sudo sysctl iogpu.wired_limit_mb=1`')
     """
-    return _NAME.sub(lambda found: label(found[0]), text)
+    # Every other part stands between backquotes.
+    return "`".join(part if at % 2 else _NAME.sub(lambda found: label(found[0]), part) for at, part in enumerate(text.split("`")))
 
 
 def of_what(title: str) -> str:

@@ -172,6 +172,8 @@ def _owned(
     }
     many = target.units
     machines = f" {many} at {human(paid, 'USD')} each, {human(many * paid, 'USD')} in all" if many > 1 else ""
+    if many > 1 and target.per_unit == 1:  # A bill is of a machine: its sum is easily taken for the price of each card.
+        machines += f" (--own {paid / many:.6g} where it is what all cost)"
     owning_costs = f"costs are those of owning{machines}; what renting costs is only compared with them"
     notes = [
         Note(

@@ -37,6 +37,7 @@ from gpuplan.search.serving_space import Want, serving_space
 from gpuplan.search.serving_types import types_of
 from gpuplan.search.shape import positive
 from gpuplan.search.start_command import command_notes, start_command
+from gpuplan.search.wired_limit import wired_note
 from gpuplan.specs.unlike import is_joined
 from gpuplan.term import Source
 from gpuplan.units import human, so_many
@@ -394,7 +395,7 @@ def _answered(
         each = f" ({running:g} on each of {p.dp:g} {whose})" if p.dp != 1 else ""
         text = f"the caches hold {running * p.dp:.12g} of the {plan.batch * p.dp:.12g} sequences at once{each}: the others wait"
         notes.append(Note("serve.queues", text, "the figures are those of the sequences that run"))
-    notes += _states(made.memory)
+    notes += (*_states(made.memory), *wired_note(found.subject.hw, made.figures))
     if task == "serve":
         model = ServingModel.of(found.subject, plan)
         dtype = model.types().matmul

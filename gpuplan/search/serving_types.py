@@ -18,6 +18,9 @@ from gpuplan.record import Record
 from gpuplan.specs.engine import Formats
 from gpuplan.specs.quantity import SourcedText
 
+_PLAIN = ("fp32", "bf16", "fp16")
+"""Types that every engine's files have, as they are published."""
+
 WITHOUT_KERNELS = "weights.elsewhere"
 """The code of a problem with weights that an engine has no kernels for on some accelerators."""
 
@@ -48,10 +51,15 @@ def types_of(
         weights = cast("WeightFormat", made_into.text)
         said.append(Choice("weights", weights, taken))
     if weights is None:
-        usual = formats.weights
-        if usual is not None and card.weights is None and not (card.stored is not None and card.stored.as_is):
-            own, why = cast("WeightFormat", usual.text), f"what users of {subject.engine.name} take ({_source(subject, usual)})"
-        weights = own
+        usual, taken_as = formats.weights, own
+        as_is = (card.stored is not None and card.stored.as_is) or (
+            card.weights is not None and (loaded or not _of_others(formats, own))
+        )
+        if usual is not None and not as_is:
+            why = f"what users of {subject.engine.name} take ({_source(subject, usual)})"
+            taken_as = cast("WeightFormat", usual.text)
+            own = taken_as if card.weights is None else own
+        weights = taken_as
         said.append(Choice("weights", weights, why))
     elif weights == "fp8" and (own == "fp8-block" or _in_blocks(card)):
         weights = "fp8-block"
@@ -81,6 +89,14 @@ def types_of(
     parts = parts_of_file_type(card.architecture, weights, method) if stored is None else ()
     made = StoredTypes(weights=weights, kv_cache=kv_cache, group=group, plain=plain, parts=parts, checkpoint=stored)
     return made, said
+
+
+def _of_others(formats: Formats, own: WeightFormat) -> bool:
+    """Whether a checkpoint is quantised in a type that the engine's files do not have, so that its users take another file.
+
+    An engine with files of its own (GGUF, MLX) reads no FP8 or NVFP4 of others; of 16 bits its files hold what is published.
+    """
+    return formats.files is not None and own not in (*formats.files.text.split(), *_PLAIN)
 
 
 def _refuse_without_kernels(subject: Subject, formats: Formats, weights: WeightFormat) -> None:

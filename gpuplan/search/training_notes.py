@@ -63,15 +63,26 @@ def peak_notes(made: TrainingFigures) -> list[Note]:
     ]
 
 
+_MUCH = 0.8
+"""Below this share of MFU the one that leaves the masked half out is told of its own accord: long contexts may come out above 1."""
+
+
+def _convention(figures: Mapping[str, Term]) -> Note:
+    """What MFU counts of attention, with what is left of it where masks leave much out."""
+    text = "mfu and hfu count attention in full, as PaLM and Megatron do; mfu_causal counts what causal masks leave of it"
+    mfu, causal = figures.get("mfu"), figures.get("mfu_causal")
+    if mfu is None or causal is None or float(causal.value) >= _MUCH * float(mfu.value):
+        return Note("mfu.convention", text)
+    shares = f"{float(causal.value):.1%} and not {float(mfu.value):.1%}".replace("%", " %")
+    return Note("mfu.masked", f"MFU and HFU{text.removeprefix('mfu and hfu')}: {shares}")
+
+
 def training_notes(ask: TrainAsk, plan: TrainPlan, subject: Subject, figures: Mapping[str, Term]) -> list[Note]:
     """Conventions of the figures, the run, recomputation, and options that change nothing with the engine."""
     known = subject.hw.dtype_notes
     notes = [
         *([known[dtype]] if (dtype := RECIPES[plan.precision].matmul) in known else []),
-        Note(
-            "mfu.convention",
-            "mfu and hfu count attention in full, as PaLM and Megatron do; mfu_causal counts what causal masks leave of it",
-        ),
+        _convention(figures),
         *(run_notes(ask, figures) if ask.tokens is not None or ask.samples is not None else ()),
         *whole_run_notes(plan, figures),
     ]

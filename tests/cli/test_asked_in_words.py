@@ -15,6 +15,32 @@ from gpuplan.specs.catalog import Catalog
 from tests.cli.cli_calls import Call
 
 ANSWERED = """
+how long does it take to fine-tune llama 3.1 8b with qlora on 50k samples for 3 epochs on a 4090?
+    train llama-3.1-8b --on 4090 --epochs 3 --samples 50k --lora 16 --qlora
+how long would 3 epochs of 50k samples of 2k tokens take on 8xh100 for llama 70b lora
+    train llama-3.3-70b --on 8xh100 --epochs 3 --seq-len 2k --samples 50k --lora 16
+lora fine-tune of qwen3 14b, 10,000 examples, two epochs, 4k tokens each, on one a100
+    train qwen3-14b --on a100 --epochs 2 --seq-len 4k --samples 10000 --lora 16
+cost to finetune llama 3.1 8b on 20k examples for one epoch
+    plan finetune llama-3.1-8b --epochs 1 --samples 20k
+how many h100s for llama 70b at 50 requests per second with p99 ttft below 1 second?
+    plan serve llama-3.3-70b --on h100 --p 99 --ttft 1s --rate 50/s
+how many h100s for llama 70b at 50 requests per second with ttft p95 under 500ms?
+    plan serve llama-3.3-70b --on h100 --p 95 --ttft 500ms --rate 50/s
+serve llama 8b on l4 with 2 requests per second, what is the 99th percentile latency
+    serve llama-3.1-8b --on l4 --rate 2/s
+do two 5060 ti 16gb beat one 3090 for qwen3 32b q4?
+    compare serve qwen3-32b --on 2x5060-ti-16gb,3090 --weights q4_k_m
+dual epyc with 512gb ram and a 4090, deepseek r1 q4, how fast?
+    serve deepseek-r1 --on 4090 --host-memory 512GB --weights q4_k_m
+vram needed for full finetune of llama 3 8b
+    train llama-3-8b --on h100
+how much vram for qlora of llama 70b
+    train llama-3.3-70b --on h100 --lora 16 --qlora
+does qwen3 8b fit on a h100 1g.20gb
+    fit qwen3-8b --on h100-1g.20gb
+longest context for qwen2.5 32b on 2x3090
+    plan carries qwen2.5-32b --on 2x3090
 what embedding model fits on l4
     what-runs --on l4 --kind reader
 best reranker for 8gb vram
@@ -104,7 +130,7 @@ Can a Mac Studio M3 Ultra run DeepSeek V3?
 How many tokens/s would 8xB200 give for deepseek-r1 at 128 concurrent requests?
     serve deepseek-r1 --on 8xb200 --concurrency 128
 how much memory does fine-tuning mistral 7b with lora need
-    plan finetune mistral-7b
+    train mistral-7b --on h100 --lora 16
 time to train gpt-3 175b on 1024 a100s for 300B tokens
     train gpt-3-175b --on 1024xa100 --tokens 300B
 is it cheaper to serve llama 3.3 70b on h100 or on mi300x?
@@ -196,7 +222,7 @@ Estimate training time of GPT-2 1.5B on 8 V100 for 40B tokens
 serve deepseek-r1 to 500 users under 2s TTFT
     plan serve deepseek-r1 --ttft 2s --users 500
 what is the max context for llama 3.1 8b on rtx 4090
-    fit llama-3.1-8b --on rtx-4090
+    plan carries llama-3.1-8b --on rtx-4090
 how much would it cost to pretrain a 7B on 2T tokens on AWS
     plan train 7b --cloud aws --tokens 2T
 tpu v6e vs h100 for serving llama 3.1 70b
@@ -349,7 +375,7 @@ price to serve 1M tokens of qwen3-32b on an l40s
 run qwen3-4b on a raspberry pi
     fit qwen3-4b --on h100
 memory needed to train llama 3.1 8b with adamw
-    plan train llama-3.1-8b
+    train llama-3.1-8b --on h100
 i want to serve 10 million tokens per day with llama 3.1 8b
     plan serve llama-3.1-8b --users 1
 what is the best coding model for 24gb vram

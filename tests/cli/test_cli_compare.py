@@ -74,6 +74,17 @@ def test_the_parts_sum_to_the_whole_difference(task: str, options: dict[str, obj
     assert cost.times == pytest.approx(cost.price_times * cost.time_times)
 
 
+def test_stages_of_a_pipeline_stand_beside_a_plan_without() -> None:
+    """The slowest stage is what a step takes: its parts carry the difference, under the names that a plan without stages has."""
+    made = [gpuplan.train("llama-3.1-70b", on="64xdgx-h100", tp=8, pp=pp, tokens=1e12, advise=False).estimate for pp in (1, 4)]
+    best, own = sorted(made, key=lambda one: -float(one.figures["tokens_per_s"].value))
+    found = behind("best", own, best)
+    assert found is not None
+    assert not any("stage" in part.name for part in found.parts)
+    assert not [part for part in found.parts if part.name == "the rest"]
+    assert sum(part.share for part in found.parts) == pytest.approx(found.times - 1, abs=0.03)
+
+
 def test_another_figure_may_decide(call: Call) -> None:
     made = document(call, *SERVE, "--on", "h100,l4,l40s", "--by", "cost_usd_per_million_output_tokens")
     costs = [row["figures"]["cost_usd_per_million_output_tokens"]["value"] for row in made["rows"]]

@@ -224,3 +224,24 @@ def test_the_decoder_of_t5_keeps_its_output_and_what_was_read() -> None:
     each = 2 * arch.decoder.depth * attention.kv_heads * attention.head_dim * 2  # type: ignore[union-attr]
     made = ask("serve", model="flan-t5-xl", on="l4", batch=1, prompt=1024, output=256, engine="vllm")
     assert made.figures["kv_cache_bytes_per_sequence"].value == pytest.approx((1024 + 256) * each)
+
+
+@pytest.mark.parametrize(
+    ("model", "on", "engine", "taken", "published"),
+    [
+        ("deepseek-r1", "m3-ultra", "llama.cpp", "q4_k_m", 404.4e9 / GIB),  # unsloth/DeepSeek-R1-GGUF, Q4_K_M in nine files
+        ("deepseek-r1", "8xh200", "vllm", "fp8-block", None),
+        ("qwen3-32b-fp8", "rtx-5090", "llama.cpp", "q4_k_m", 19.76e9 / GIB),  # Qwen/Qwen3-32B-GGUF, Q4_K_M
+    ],
+)
+def test_a_checkpoint_in_a_type_of_other_engines_is_read_from_the_engines_own_file(
+    model: str, on: str, engine: str, taken: str, published: float | None
+) -> None:
+    """An engine with files of its own reads no FP8: its users take the type that they mostly take, and its bytes are counted."""
+    made = ask("fit", model=model, on=on, engine=engine)
+    assert made.question["weights"] == taken
+    if published is not None:
+        named = ask("fit", model=model, on=on, engine=engine, weights=taken)
+        assert part(made, "weights") == part(named, "weights")
+        # Less the input embedding, which stays with the processor.
+        assert 0.97 * published < part(made, "weights") < 1.01 * published

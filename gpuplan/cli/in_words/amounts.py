@@ -32,6 +32,9 @@ _KV = r"(?:q8_0|q5_1|q5_0|q4_1|q4_0|iq4_nl|q8|q4|bf16|fp16|fp8|nvfp4|int8|[48][-
 _RAM = r"(?:(?:system|host|cpu|main) (?:ram|memory)|(?:sys)?ram\b|l?p?ddr[345]x?(?:[- ]\d+)?(?: ram)?)"
 _USERS = r"(?:users?|people|persons|customers|employees|developers|devs|clients|engineers|students|colleagues)"
 
+_ROW = r"sample|example|row|conversation|record|dialogue|instruction"
+_WORDS = {"one": "1", "a single": "1", "two": "2", "three": "3", "four": "4", "five": "5"}
+
 
 class Pattern(NamedTuple):
     """A manner of saying an amount: the option that it is of, how it is said, and how its parts read as the option's value."""
@@ -69,6 +72,10 @@ def _latency(digits: str, unit: str) -> str:
 
 def _rate(digits: str, unit: str | None) -> str:
     return f"{number(digits)}/{_UNITS[unit.removesuffix('s') or 's'] if unit else 's'}"
+
+
+def _times(said: str) -> str:
+    return _WORDS.get(said) or number(said)
 
 
 def _gigabytes(digits: str) -> str:
@@ -110,6 +117,13 @@ def _pattern(key: str, said: str, value: Callable[..., str]) -> Pattern:
 
 
 PATTERNS: tuple[Pattern, ...] = (
+    _pattern("p", r"\bp ?(9\d(?:\.\d+)?|[5-8]\d)\b", str),
+    _pattern("p", r"\b(9\d(?:\.\d+)?|[5-8]\d)(?:th)? percentile\b", str),
+    _pattern("epochs", rf"\b({NUMBER}|{'|'.join(_WORDS)})[- ]?epochs?\b", _times),
+    _pattern("context", rf"\b({NUMBER})\s*(k)?[- ]?tok(?:en)?s?\s*(?:each|per (?:{_ROW}))\b", number),
+    _pattern("context", rf"(?<=samples )(?:of|with|at|,)\s*(?:about |around |some )?({NUMBER})\s*(k)?[- ]?tok(?:en)?s?\b", number),
+    _pattern("context", rf"(?<=examples )(?:of|with|at|,)\s*(?:about |around |some )?({NUMBER})\s*(k)?[- ]?tok(?:en)?s?\b", number),
+    _pattern("samples", rf"\b({NUMBER})\s*({_LARGE})?\s*(?:(?:training|instruction|chat)\s+)?(?:{_ROW})s\b", number),
     _pattern("budget", rf"\$\s*({NUMBER})\s*(k|m|thousand|million)?\b(?:\s*(?:usd|dollars))?", number),
     _pattern("budget", rf"\b({NUMBER})\s*(k|m|thousand|million)?\s*(?:usd|dollars|bucks)\b", number),
     _pattern("ttft", rf"(?<!ttft )(?<!tpot )(?<!itl )\b({NUMBER})\s*({_TIME})\s*ttft\b", _latency),

@@ -31,6 +31,8 @@ _PLAN = re.compile(
 _CARRIES = re.compile(
     r"\bhow (?:many|much) (?:concurrent |simultaneous |parallel )?(?:users?|people|requests?|traffic|load|customers)\b"
 )
+_LONGEST = re.compile(r"\b(?:max(?:imum)?|longest|largest|biggest)\b[a-z ]{0,12}\bcontext\b")
+"""Questions of how long a context may be: the verdict of one length does not answer them."""
 _ADAPTED = re.compile(r"\b(?:fine[- ]?tun|q?lora|peft|sft\b|adapters?)")
 """Words of training that most do by adapters: the largest models that people fine-tune at home fit in no other way."""
 _FULL = re.compile(r"\bfull(?:y|[- ]parameter|[- ]weight)?[- ]*(?:fine[- ]?tun|ft\b|sft)|\ball (?:the )?weights")
@@ -40,6 +42,8 @@ _ABOUT = re.compile(
     r"\b(?:v?ram|memory|bandwidth|specs?|specifications?|datasheet|tdp|watts?|wattage|power|tflops|teraflops|flops|cores|nvlink)\b"
 )
 """Words about a part itself, where no model is named: what its datasheet says."""
+_MEMORY_ALONE = re.compile(r"^(?!.*\b(?:how many|which|what gpu|best)\b).*\b(?:v?ram|memory)\b")
+"""Questions of how much memory something takes, and not of what to run it on."""
 _BOUGHT = re.compile(r"\b(?:buy|buying|purchase|own|owning)\b")
 _RUNS = re.compile(r"\b(?:run|runs|models?|llms?|llamas?|need|fits?|load|handle|enough|train|serve|host)\b")
 _ANSWERED = {
@@ -48,7 +52,7 @@ _ANSWERED = {
     "train": ("sequence", "length"),
     "specs show": ("draw", "draws", "consume", "consumes", "consumption", "use", "uses"),
     "prices list": ("hour", "hourly", "gpu-hour", "month", "monthly", "provider", "providers", "clouds"),
-    "plan carries": ("concurrent", "simultaneous", "parallel", "concurrently"),
+    "plan carries": ("length", "window", "kv", "cache", "concurrent", "simultaneous", "parallel", "concurrently"),
 }
 """Words that say what a command answers anyway."""
 _OF_PICTURES = ("image", "images", "picture", "pictures", "video", "videos", "clip", "clips", "hour", "workflow", "comfyui", "dev")
@@ -59,13 +63,13 @@ _LAYERS = re.compile(r"\blayers\b|\bngl\b|\boffload")
 _OF = {
     "fit": ("context", "batch", "weights", "kv_cache"),
     "serve": ("prompt", "output", "concurrency", "rate", "context", "batch", "weights", "host_memory", "kv_cache"),
-    "train": ("tokens", "lora"),
-    "plan serve": ("rate", "users", "concurrency", "ttft", "tpot", "prompt", "output", "context", "budget", "weights"),
-    "plan carries": ("ttft", "tpot", "prompt", "output", "context", "weights"),
-    "plan train": ("tokens", "deadline", "budget"),
-    "plan finetune": ("tokens", "deadline", "budget", "lora"),
+    "train": ("tokens", "samples", "epochs", "lora"),
+    "plan serve": ("p", "rate", "users", "concurrency", "ttft", "tpot", "prompt", "output", "context", "budget", "weights"),
+    "plan carries": ("p", "ttft", "tpot", "prompt", "output", "context", "weights"),
+    "plan train": ("tokens", "samples", "epochs", "deadline", "budget"),
+    "plan finetune": ("tokens", "samples", "epochs", "deadline", "budget", "lora"),
     "compare serve": ("prompt", "output", "concurrency", "rate", "context", "batch", "weights"),
-    "compare train": ("tokens", "lora"),
+    "compare train": ("tokens", "samples", "epochs", "lora"),
     "compare": (),
     "what-runs": ("context", "host_memory"),
     "specs show": (),
@@ -75,6 +79,8 @@ _OF = {
 _BY_MEMORY = ("fit", "what-runs")
 """Commands whose verdict hangs on the memory alone."""
 _SERVED = ("host_memory", "users", "rate", "concurrency", "ttft", "tpot", "prompt", "output")
+_LENGTHS = frozenset(("tokens", "samples", "epochs"))
+"""Amounts that say how long a run of training is."""
 _LOADS = frozenset(("users", "rate", "concurrency"))
 _OTHERWISE = {"users": "concurrency", "weights": "precision", "context": "seq_len"}
 """What an amount is called where a command has no option of its name."""
@@ -163,7 +169,9 @@ def _its_own(places: Sequence[str]) -> bool:
 
 def _command(text: str, given: Mapping[str, str], names: Named, size: int) -> Meant:
     """The command, where `size` is the memory in GB that stands for a card; 0: none does."""
-    training = bool(_TRAIN.search(text)) or ("tokens" in given and not _SERVE.search(text) and not set(_SERVED) & set(given))
+    training = bool(_TRAIN.search(text)) or (
+        bool(_LENGTHS & set(given)) and not _SERVE.search(text) and not set(_SERVED) & set(given)
+    )
     training = training or bool(names.engine and not is_pictures(names.model) and _only_trains(names.engine))
     adapted = training and bool(_ADAPTED.search(text)) and not _FULL.search(text)
     memory = given.get("host_memory")
@@ -238,6 +246,8 @@ def _options(command: str, given: Mapping[str, str], *, training: bool, adapted:
             left = left or not adapted
         elif key == "weights" and command in ("specs show", "compare"):
             continue  # A datasheet has the rates of all types.
+        elif key == "p" and command == "serve" and value == "99" and {"rate", "concurrency"} & set(given):
+            continue  # Which is what it tells.
         elif key in takes or (training and name in ("precision", "seq_len")) or name in takes:
             options.setdefault(name, value)
         else:
@@ -285,7 +295,8 @@ def _kind(text: str, given: Mapping[str, str], names: Named, training: bool) -> 
         return "specs show" if _ABOUT.search(text) and not _RUNS.search(text) and not _READS.search(text) else "what-runs"
     if "," in given.get("weights", "") or "," in names.engine:
         return "compare train" if training else "compare serve"
-    if len(names.places) == 1 and not training and _CARRIES.search(text):
+    longest = _LONGEST.search(text) is not None and "context" not in given
+    if len(names.places) == 1 and not training and (_CARRIES.search(text) or longest):
         return "plan carries"
     served = bool(_SERVE.search(text)) or bool(set(_SERVED) & set(given))
     promised = bool({"ttft", "tpot", "budget", "deadline"} & set(given))
@@ -295,9 +306,9 @@ def _kind(text: str, given: Mapping[str, str], names: Named, training: bool) -> 
     if several and not planned:
         return "compare train" if training else "compare serve"
     if planned and (training or served or _PLAN.search(text)):
-        if training:
+        if training and not (_MEMORY_ALONE.search(text) and not names.places and not promised and not _PRICED.search(text)):
             return "plan finetune" if _ADAPTED.search(text) or _FULL.search(text) else "plan train"
-        if served or not re.search(r"\b(?:v?ram|memory)\b", text):
+        if not training and (served or not re.search(r"\b(?:v?ram|memory)\b", text)):
             return "plan serve"
     return "train" if training else "serve" if served else "fit"
 

@@ -23,6 +23,7 @@ _MANNERS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         (r"\bper (?:1 ?)?m(?:illion|io)? (?:output |input )?tokens?\b", ""),  # What a token costs is told in millions.
         (r"\bopen[- ](?:source|weights?)\b", ""),
         (r"\b(?:no|without(?: a)?) (?:gpus?|graphics card)\b|\bcpu[- ]only\b|\bonly (?:on )?cpu\b", "cpu"),
+        (r"\b(?:dual|two|2x?)[- ](epyc|xeon)s?\b(?![- ]?\d)", r"\1"),
         (r"\bcpu[- ]offload(?:ing)?\b", "offload"),
         (r"(?<![\d.])(\d+)t (?=(?:param|model|llm))", r"\g<1>000b "),
         (r"(?<![\d.])(\d+)\.(\d)t (?=(?:param|model|llm))", r"\1\g<2>00b "),

@@ -11,6 +11,8 @@ from gpuplan.cli.in_words.names import Named
 from gpuplan.errors import GpuplanError
 
 _PROCESSORS = frozenset(("amd", "intel", "ryzen", "core", "epyc", "xeon", "threadripper", "i5", "i7", "i9"))
+_LINES = frozenset(("epyc", "xeon", "threadripper", "ryzen", "i5", "i7", "i9"))
+"""Those of them that say by themselves that they are processors."""
 _MEMORY = re.compile(r"(\d+)gb")
 _ADVICE = (
     (
@@ -77,7 +79,9 @@ def without_host(text: str, given: Mapping[str, str], names: Named) -> tuple[Nam
     Raises:
         GpuplanError: as `parse_target`.
     """
-    if len(names.places) < 2 or "host_memory" not in given or re.search(r"\b(?:vs|versus|or|than)\b", text):
+    if not names.places or "host_memory" not in given or re.search(r"\b(?:vs|versus|or|than)\b", text):
+        return names, ""
+    if len(names.places) == 1 and not _LINES & set(names.rest):
         return names, ""
     from gpuplan.specs.catalog import Catalog
     from gpuplan.specs.on import parse_target
@@ -85,10 +89,10 @@ def without_host(text: str, given: Mapping[str, str], names: Named) -> tuple[Nam
     catalog = Catalog.open()
     units = [parse_target(place, catalog).accelerator.unit for place in names.places]
     cards = tuple(place for place, unit in zip(names.places, units, strict=True) if unit != "socket")
-    if not cards or len(cards) == len(names.places):
-        return names, ""
     lines = [word for word in names.rest if word in _PROCESSORS]
-    told = " and ".join(f"`{place}`" for place in names.places if place not in cards)
+    if not cards or (len(cards) == len(names.places) and not (len(cards) == 1 and lines)):
+        return names, ""
+    told = " and ".join(f"`{place}`" for place in names.places if place not in cards) or f"`{lines[0]}`"
     rest = tuple(word for word in names.rest if word not in lines)
     why = "is taken for the processor beside the card, of which the memory alone counts"
     return names._replace(places=cards, rest=rest), f"{told} {why}"

@@ -127,7 +127,7 @@ class _Head:
         )
 
     def begin(self) -> int:
-        magic = self.window.take(4) if self.window.size >= 4 else b""
+        magic = self.window.take(min(4, self.window.size))
         if magic != MAGIC:
             if magic in OLDER:
                 raise self.wrong(f"it is a {OLDER[magic]} file of llama.cpp before August 2023", "convert it to GGUF", "magic")
