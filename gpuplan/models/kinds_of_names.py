@@ -103,7 +103,10 @@ def nearest(name: str) -> str:
     if found is None:
         return ""
     if not found.nearest:
-        return found.why
+        drafted = kin_of(name)[:1]
+        return (
+            f"the nearest on record is `{drafted[0]}`, by the line and the size in its name: {found.why}" if drafted else found.why
+        )
     of_its_own = of_size(name, found.nearest)
     like = () if of_its_own else kin_of(name)[:1] or tuple(filter(None, (_plain_of_size(name),)))
     cards = " or ".join(f"`{one}`" for one in of_its_own or like)
