@@ -61,7 +61,10 @@ def of_size(name: str, cards: Sequence[str]) -> tuple[str, ...]:
 
 
 def _size_of(card: str, *, counted: bool = False) -> Size | None:
-    """The size of a card, by its name or its count; `counted`: by its count where its name does not say what a token uses. None: a model of pictures, whose parts are sized each by itself."""
+    """The size of a card, by its name or its count; `counted`: by its count where its name does not say what a token uses.
+
+    None: a model of pictures, whose parts are sized each by itself.
+    """
     from gpuplan.errors import GpuplanError
     from gpuplan.models.catalog import find
 

@@ -69,7 +69,7 @@ def nearest(name: str) -> str:
 
 
 def _laptop_part(name: str) -> str:
-    """The part on record that a name of a laptop part with its power is of; empty where it is no such name, or none is on record."""
+    """The part on record that a name of a laptop part with its power is of; empty where it is no such name or none is on record."""
     said = _OF_LAPTOPS.fullmatch(key(name).removeprefix("nvidia-").removeprefix("geforce-"))
     ident = f"{said[1]}-laptop" if said is not None else ""
     return ident if ident and any((shipped_folder() / "accelerators").glob(f"*/{ident}.yaml")) else ""
