@@ -52,7 +52,7 @@ def of_size(name: str, cards: Sequence[str]) -> tuple[str, ...]:
     ('deepseek-v3',)
     """
     said = size_in(name)
-    sizes = {one: _size_of(one) for one in cards}
+    sizes = {one: _size_of(one, counted=said is not None and said.active is not None) for one in cards}
     if said is None or None in sizes.values():
         return tuple(cards)
     # A name without `-a37b` may be a mixture's: that the cards are is no distance.
@@ -60,18 +60,22 @@ def of_size(name: str, cards: Sequence[str]) -> tuple[str, ...]:
     return tuple(sorted((one for one in cards if far[one] <= _ALIKE), key=far.__getitem__))
 
 
-def _size_of(card: str) -> Size | None:
-    """The size of a card, by its name or its count; None: a model of pictures, whose parts are sized each by itself."""
+def _size_of(card: str, *, counted: bool = False) -> Size | None:
+    """The size of a card, by its name or its count; `counted`: by its count where its name does not say what a token uses.
+
+    None: a model of pictures, whose parts are sized each by itself.
+    """
     from gpuplan.errors import GpuplanError
     from gpuplan.models.catalog import find
 
-    if (said := size_in(card)) is not None:
+    said = size_in(card)
+    if said is not None and not (counted and said.active is None):
         return said
     try:
-        counted = find(card, cards_only=True).count()
+        count = find(card, cards_only=True).count()
     except GpuplanError:
-        return None
-    total, active = float(counted.params_total.value), float(counted.params_active.value)
+        return said
+    total, active = float(count.params_total.value), float(count.params_active.value)
     return Size(total / 1e9, active / 1e9 if active < _MIXED * total else None)
 
 

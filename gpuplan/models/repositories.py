@@ -176,7 +176,7 @@ def _named(repository: str, why: str, extra_dirs: Sequence[Path]) -> ModelCard |
 
     owner, _, name = repository.rpartition("/")
     card = None if owner or not name else _of_names(repository, extra_dirs)
-    if owner and name:
+    if owner and re.search(r"[a-z]", name, re.IGNORECASE):  # Of `vit-g/14` the number alone is no name.
         same = next((one for one in names(extra_dirs) if one.rpartition("/")[2] == name.lower()), None)
         card = None if same is None else find(same, extra_dirs, cards_only=True)
     if card is not None:

@@ -11,6 +11,8 @@ from gpuplan.schema import Limits, Schema
 from gpuplan.specs.base import SpecFile, load_spec
 from gpuplan.specs.catalog import key, shipped_folder
 
+_OF_LAPTOPS = re.compile(r"((?:[a-z]+-)?\d+(?:-ti|-super|-ada)*)-(?:laptop|mobile|max-q)(?:-gpu)?(?:-\d+gb)?(?:-\d+w)?")
+"""The part of a laptop, with what its maker writes behind it: its memory and the power that it lets it draw."""
 _SLICE = re.compile(r"\d+g\.(\d+)gb")
 """The memory of a slice of a card by MIG, as its profile says it: `1g.5gb`."""
 
@@ -58,11 +60,19 @@ def nearest(name: str) -> str:
     found = _entry(name)
     if found is None:
         return ""
-    parts = " or ".join(f"`{one}`" for one in found.nearest)
+    own = _laptop_part(name)
+    parts = f"`{own}`" if own else " or ".join(f"`{one}`" for one in found.nearest)
     why = found.why
     if size := _SLICE.search(key(name)):
         why = re.sub(r"\d+(?=GiB)", size[1], why)
     return f"the nearest on record is {parts}: {why}" if parts else why
+
+
+def _laptop_part(name: str) -> str:
+    """The part on record that a name of a laptop part with its power is of; empty where it is no such name or none is on record."""
+    said = _OF_LAPTOPS.fullmatch(key(name).removeprefix("nvidia-").removeprefix("geforce-"))
+    ident = f"{said[1]}-laptop" if said is not None else ""
+    return ident if ident and any((shipped_folder() / "accelerators").glob(f"*/{ident}.yaml")) else ""
 
 
 def machine_of(name: str) -> str:

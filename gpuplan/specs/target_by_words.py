@@ -210,10 +210,12 @@ _MOST_SIZES = 8
 _NO_MEMORY = 2
 """How much larger a memory is than a number behind a part that can not mean it."""
 _WORDS = re.compile(
-    r"^(?:tpu[\s-]vm|(?:preemptible|spot|reserved))\s+|\s+(?:spot|preemptible|on[\s-]demand|reserved|racks?|cluster|vm|instance)$",
+    r"^(?:tpu[\s-]vm|preemptible|spot|reserved|nvidia|amd|intel)\s+"
+    r"|\s+(?:spot|preemptible|on[\s-]demand|reserved|racks?|cluster|vm|instance|nvlink|hgx)$"
+    r"|\s+(?:fe|founders?[\s-]edition|edition)(?=$|\s+\d+\s?gb$)",
     re.IGNORECASE,
 )
-"""Words beside a part, a machine or a slice that say how it is rented or that it is one."""
+"""Words beside a part, a machine or a slice that say how it is rented, who made it or that it is one."""
 
 
 def _terms(name: str) -> str:
