@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
-
 from gpuplan.estimate import attention_ranks as between
 from gpuplan.estimate.attention_ranks import hidden, overlaps, sharing_of, tokens_of_experts, two_batches
 from gpuplan.estimate.cache_pages import unlike_windows
@@ -15,6 +13,7 @@ from gpuplan.estimate.images import across_positions, image_tokens, with_images
 from gpuplan.estimate.in_chunks import in_chunks
 from gpuplan.estimate.pricing import alone, happens, in_turn, priced, timed
 from gpuplan.estimate.serving_memory import ServingMemory, rank_weights, serving_memory
+from gpuplan.estimate.serving_settings import Quantity, of_longest, own_kernels, set_or_habit, skew_of
 from gpuplan.estimate.step_parts import answering, copied, issue_wait, kinds_of, sends, stage_wait, step_host
 from gpuplan.estimate.subject import Subject
 from gpuplan.formulas import inference as form
@@ -30,19 +29,16 @@ from gpuplan.formulas.queueing import uncached_tokens, uneven_context
 from gpuplan.formulas.training import unmodelled_seconds
 from gpuplan.models.block_types import BLOCK_TYPES
 from gpuplan.num import all_true, any_true
-from gpuplan.plan.parallelism import Parallelism
 from gpuplan.plan.precision import KV_BYTES, byte, stored_in
 from gpuplan.plan.serve import ServePlan
 from gpuplan.record import Record
 from gpuplan.specs.engine import ServingProfile
 from gpuplan.specs.engine_memory import WindowedKv
 from gpuplan.specs.engine_schedule import Steps
-from gpuplan.specs.quantity import Sourced
 from gpuplan.term import Parts, Source, Term, total
 from gpuplan.work import Dtype
 from gpuplan.workload.checkpoint_weights import checkpoint_parts
-from gpuplan.workload.context import ONE, Group, Leaves, OwnKernels, Pass, Types
-from gpuplan.workload.counts import count
+from gpuplan.workload.context import ONE, Group, Leaves, Pass, Types
 from gpuplan.workload.program import LayerProgram
 from gpuplan.workload.serving import PassWork, ServeTerms, cache_bytes, expert_tokens, serving_pass
 from gpuplan.workload.written_out import written_out
@@ -50,32 +46,6 @@ from gpuplan.workload.written_out import written_out
 PLAIN_IN_FILE = 4.0
 """Files of mixed types keep norms and routers in fp32."""
 _START = Source("definition", "the decoder of an encoder-decoder begins with one token")
-
-
-def _skew(subject: Subject, parallel: Parallelism) -> Term | None:
-    """The user's skew of the router, or the usual one; None where it is even."""
-    if parallel.expert_skew is None:
-        return count("expert_skew")
-    return subject.plan("expert_skew", parallel.expert_skew) if parallel.expert_skew > 1.0 else None
-
-
-_Quantity: TypeAlias = Literal["max_sequences", "max_batched_tokens", "memory_utilization", "page_tokens"]
-"""What a plan may set of an engine's profile."""
-
-
-def _set_or_habit(subject: Subject, plan: ServePlan, name: _Quantity, habit: Sourced) -> Term:
-    """What the plan sets, or the engine's habit."""
-    given = getattr(plan.settings, name)
-    return subject.habit(name, habit) if given is None else subject.plan(name, given)
-
-
-def _own_kernels(subject: Subject, profile: ServingProfile) -> OwnKernels:
-    """What the engine launches for some kinds of layers."""
-    state, norm = profile.state_kernels, profile.norm_kernels
-    return OwnKernels(
-        state=None if state is None else subject.habit("state_kernels", state),
-        norm=None if norm is None else subject.habit("norm_kernels", norm), states_apart=profile.states_apart,
-    )  # fmt: skip
 
 
 class ServingPhase(Record, kw_only=True):
@@ -134,14 +104,14 @@ class ServingModel(Record, kw_only=True):
             ep=subject.plan("ep", p.ep),
             batch=subject.plan("batch", plan.batch),
             context=subject.plan("context", plan.context),
-            page=_set_or_habit(subject, plan, "page_tokens", profile.page_tokens),
+            page=set_or_habit(subject, plan, "page_tokens", profile.page_tokens),
             hidden_passes=subject.habit("hidden_passes", profile.hidden_passes),
             activation_passes=subject.habit("activation_passes", profile.activation_passes),
             kernels=subject.habit("kernels_per_layer", profile.kernels_per_layer),
-            own_kernels=_own_kernels(subject, profile),
+            own_kernels=own_kernels(subject, profile),
             kv_heads=subject.engine.kv_heads,
             host_embedding=profile.host_embedding and subject.hw.asked("own host", lambda one: one.host_link is not None),
-            expert_skew=_skew(subject, p),
+            expert_skew=skew_of(subject, p),
             sharing=sharing_of(subject, plan, profile),
             context_ranks=subject.plan("decode_cp", p.decode_cp) if any_true(p.decode_cp != 1) else None,
         )
@@ -193,22 +163,10 @@ class ServingModel(Record, kw_only=True):
         """Hypotheses that a search keeps of each sequence; None: there is no search."""
         return None if self.plan.beams == 1 else self.subject.plan("beams", self.plan.beams)
 
-    def setting(self, name: _Quantity) -> Term:
+    def setting(self, name: Quantity) -> Term:
         """A quantity of the engine: what the plan sets (`plan.<name>`), or the engine's habit (`engine.<name>`)."""
-        made = _set_or_habit(self.subject, self.plan, name, getattr(self.profile, name))
-        return self._of_longest(made) if name == "max_batched_tokens" else made
-
-    def _of_longest(self, tokens: Term) -> Term:
-        """Tokens of a pass at most, with room for the longest sequence where the engine cuts none of such a model."""
-        whole, arch, given = self.profile.whole_encoders, self.subject.arch, self.plan.settings.max_context
-        if whole is None or whole.passes is None or arch.decoder.kind != "encoder":
-            return tokens
-        if self.plan.settings.max_batched_tokens is not None or (arch.max_context is None and given is None):
-            return tokens
-        longest = (
-            self.subject.plan("max_context", given) if given is not None else self.leaves("max_context", arch.max_context or 0)
-        )
-        return larger.term("pass.tokens", a=tokens, b=longest)
+        made = set_or_habit(self.subject, self.plan, name, getattr(self.profile, name))
+        return of_longest(made, self) if name == "max_batched_tokens" else made
 
     def limit(self) -> Term:
         """Sequences that the engine runs at once at most."""

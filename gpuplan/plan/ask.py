@@ -101,12 +101,8 @@ class TrainAsk(Spending, Common, kw_only=True):
         ),
     ] = None  # fmt: skip
     fsdp: Annotated[
-        int | None,
-        Option(
-            "PyTorch's FSDP 1 or 2 shares states (--zero-stage 3), not DeepSpeed",
-            PARALLEL, "VERSION", least=1, most=2,
-        ),
-    ] = None  # fmt: skip
+        int | None, Option("PyTorch's FSDP 1 or 2 shares states (--zero-stage 3)", PARALLEL, "VERSION", least=1, most=2)
+    ] = None
     shard_group: Annotated[
         int | None,
         Option("Ranks that share states, with a replica for each such group (HSDP); left out, all of dp x cp", PARALLEL),
@@ -122,10 +118,9 @@ class TrainAsk(Spending, Common, kw_only=True):
         Schedule | None,
         Option(
             "Pipeline schedule: 1f1b (interleaved with --vpp), gpipe, zb-h1, zb-h2, zb-v, dualpipe or naive (device_map)",
-            PARALLEL,
-            "NAME",
+            PARALLEL, "NAME",
         ),
-    ] = None
+    ] = None  # fmt: skip
     cp_kind: Annotated[
         ContextKind | None,
         Option("How context parallel ranks attend: ring, all-gather or ulysses (heads are exchanged)", PARALLEL, "KIND"),

@@ -136,7 +136,7 @@ class TrainOptions(TypedDict, total=False):
     zero_stage: Whole
     """What replicas shard: 1 optimizer, 2 and gradients, 3 and weights (FSDP)."""
     fsdp: Whole
-    """PyTorch's FSDP 1 or 2 shares states (--zero-stage 3), not DeepSpeed."""
+    """PyTorch's FSDP 1 or 2 shares states (--zero-stage 3)."""
     shard_group: Whole
     """Ranks that share states, with a replica for each such group (HSDP); left out, all of dp x cp."""
     reshard_group: Whole

@@ -241,8 +241,8 @@ def _word(entry: Entry, text: str) -> str:
     word = text.replace("-", "_") if all("-" not in known for known in entry.words) else text
     word = _as_known(entry, word)
     if word not in entry.words:
-        near, all_ = did_you_mean(text, entry.words), f"use {', '.join(entry.words[:-1])} or {entry.words[-1]}"
-        hint = f"{near}; {all_}" if near and len(entry.words) <= _FEW else near or all_
+        near, all_ = did_you_mean(text, entry.words), f"{', '.join(entry.words[:-1])} or {entry.words[-1]}"
+        hint = f"{near} it takes {all_}" if near and len(entry.words) <= _FEW else near or f"use {all_}"
         raise UsageError(Problem("usage.word", f"{entry.flag} {text}: no such choice", hint))
     return word
 

@@ -33,6 +33,7 @@ from gpuplan.plan.common import Common
 from gpuplan.plan.disaggregated import disaggregated
 from gpuplan.plan.option import grouped
 from gpuplan.record import Record
+from gpuplan.search.engine_there import FLASH2, paced_by_flash2, refuse_elsewhere
 from gpuplan.search.local import local_target, names_local
 from gpuplan.search.money import money_of
 from gpuplan.search.price import price_of
@@ -49,14 +50,11 @@ from gpuplan.specs.measured import Measured
 from gpuplan.specs.on import parse_target
 from gpuplan.specs.target import Target
 from gpuplan.specs.target_in_sites import in_sites
-from gpuplan.specs.training_habits import Pace
 from gpuplan.specs.usual_training import Unnamed, UsualTraining
 from gpuplan.term import USER, Source, Term
 from gpuplan.units import human
 
 Task: TypeAlias = Literal["train", "serve"]
-FLASH2 = "fsdp"
-"""The engine whose measured attention is FlashAttention-2's."""
 
 
 class Unsaid(Record):
@@ -366,7 +364,7 @@ class Library:
         fell_back, profile = month is not None and then != profile.dated(month), then
         refuse_elsewhere(profile, target.accelerator, self.engine(profile.id)[0])
         if getattr(ask, "attention", None) == "flash2":
-            profile = _paced_by_flash2(profile, self.engine(FLASH2)[0], target.accelerator.family)
+            profile = paced_by_flash2(profile, self.engine(FLASH2)[0], target.accelerator.family)
         blurred = ask.engine is None and usual.blurred is not None
         if ask.engine is None and usual.blurred is not None:
             profile = usual.blurred(profile)
@@ -394,37 +392,6 @@ class Library:
                 taken += ", in code and at a site that may be less tuned than its benchmarks'"
             notes = (*notes, Note("engine.default", taken, "name another with --engine"))
         return Place(target=target, hw=hw, engine=profile, price=spent.price, notes=notes, money=spent.money)
-
-
-def refuse_elsewhere(engine: Engine, chip: Accelerator, whole: Engine) -> None:
-    """Refuse an engine on accelerators that it does not run on; `whole` has all of its releases.
-
-    Raises:
-        UsageError: it runs on those of others alone.
-    """
-    said = engine.refused_by(chip.vendor, chip.family)
-    if said is not None:
-        what = f"{engine.name} does not run on {chip.name} ({engine.source_of(said).title})"
-        last = whole.last_on(chip.vendor, chip.family)
-        hint = "leave --engine out, and one that does is taken"
-        if last is not None:
-            what += f": {last} is the last release on record that did"
-            hint = f"`--engine {engine.id}@{last}`; or {hint}"
-        raise UsageError(Problem("engine.elsewhere", what, hint))
-
-
-def _paced_by_flash2(engine: Engine, theirs: Engine, family: str) -> Engine:
-    """An engine whose attention is FlashAttention-2's: its kernels where they are measured, else its pace, if `engine` has none."""
-    made = engine.replaced(attention_like=FLASH2)
-    if engine.training is None or theirs.training is None or (told := theirs.training.pace.get(family)) is None:
-        return made
-    own = engine.training.pace.get(family, Pace())
-    if told.attention is None or told.attention_backward is None or own.attention is not None:
-        return made
-    paced = own.replaced(attention=told.attention, attention_backward=told.attention_backward)
-    sources = {key: theirs.sources[key] for key in (told.attention.source, told.attention_backward.source) if key is not None}
-    training = engine.training.replaced(pace={**engine.training.pace, family: paced})
-    return made.replaced(training=training, sources={**sources, **engine.sources})
 
 
 def _of_replicas(ask: Common) -> bool:

@@ -343,7 +343,8 @@ def test_serving_runs_are_asked_of_a_serving_tool(tmp_path: Path) -> None:
     assert errors == pytest.approx({"throughput": 50 * 64 / 4000 - 1, "ttft": 40 / 50 - 1})
     assert list(tool["metrics"]["throughput"]) == ["all", "stated_exactly"], "nothing was fitted to serving runs"
     told = {*made["left_out_for_all"], *tool["skipped"]["throughput"]}
-    assert told in ({"no measured kernels of this accelerator"}, {"v100-sxm-32gb has no fp8 rate"})
+    assert len(told) == 1
+    assert told == {"no measured kernels of this accelerator"} or "does not run on NVIDIA Tesla V100" in told.pop()
     both = call("--aiconfigurator", str(tmp_path), "--calculon", str(tmp_path))
     assert both.returncode == 2
     assert "ask one kind at a time" in both.stderr

@@ -15,7 +15,7 @@ from gpuplan.specs.base import as_spec
 from gpuplan.specs.catalog import KINDS, Catalog, schema_of, shipped_folder
 from tests.check.plant import Fault, Planter
 
-TODAY = date(2026, 11, 29)
+TODAY = date(2026, 12, 1)
 
 
 def kind_of(path: Path) -> str:

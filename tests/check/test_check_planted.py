@@ -13,7 +13,7 @@ from gpuplan.check.examine import RULES, Finding, examine
 from gpuplan.check.rules import severity_of
 from gpuplan.specs.catalog import shipped_folder
 
-TODAY = date(2026, 11, 29)
+TODAY = date(2026, 12, 1)
 H100 = "accelerators/nvidia/h100-sxm-80gb.yaml"
 A100 = "accelerators/nvidia/a100-sxm-80gb.yaml"
 L4 = "accelerators/nvidia/l4.yaml"

@@ -15,7 +15,7 @@ from gpuplan.specs.base import load_spec
 from gpuplan.specs.catalog import shipped_folder
 from gpuplan.specs.measured import Measured
 
-TODAY = date(2026, 11, 29)
+TODAY = date(2026, 12, 1)
 H100 = shipped_folder() / "measured/h100-sxm-80gb.yaml"
 SHARES = ("efficiency", "memory_efficiency", "unhidden", "whole", "pair")
 STARTS = ("start", "launch")

@@ -49,6 +49,7 @@ def test_counts_come_with_their_nouns(path: Path) -> None:
         "target.per_unit accelerators",
         "known.text tokens are taken, the default of TRL",
         "even requests a second in the mean",
+        "count accelerators are taken as if there were so many",  # some thousands
     )
     assert [one for one in told(path.read_text()) if not one.startswith(known)] == []
 

@@ -68,6 +68,10 @@ _SLICE = re.compile(r"\b(?:(?:google|cloud|gcp)\s+)?(?:tpus?[ -])?(v[2-6][ep]?-\
 """A slice of TPUs by its vendor's name: `tpu v5e-8`."""
 
 
+_MIG = re.compile(r"\d+g\.\d+gb")
+"""A slice of a card, by its profile of MIG."""
+
+
 class Named(NamedTuple):
     """What a question names; "" and () where it names nothing of the kind, and the words that are left."""
 
@@ -105,6 +109,9 @@ def named(text: str) -> Named:
     if not places:
         place, said = _spelled(said, is_known=_is_part)
         places += [place] if place else []
+    profile = next((word for word in said if _MIG.fullmatch(word)), "")
+    if profile and len(places) == 1:  # `h100 1g.10gb` is a slice of the card.
+        places, said = [f"{places[0]}-{profile}"], [word for word in said if word not in (profile, "mig", "slice", "slices")]
     cloud, said = _taken(said, _clouds())
     said = _without_size(model, said)
     if ":" in model and model not in text:
