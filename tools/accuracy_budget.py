@@ -44,13 +44,13 @@ HEAD = """# What `gpuplan accuracy --task training --budget` allows each source:
 # 16-bit weights beside those of FP8, so that another plan fits); of runs that ran and were asked blind on 2026-11-29 one more is
 # said not to fit (0.88: capped logits, which are kept); a row of AuroraGPT whose page prints another run's figures is doubtful.
 # Written by tools/accuracy_budget.py.
-# Moved on 2026-12-01: the gradients of the layer at work are counted beside its weights (torchtune, torchtitan and axolotl-kernels
-# nearer; axolotl's mean of memory from 0.134 and fms-acceleration's median from 0.046 farther, the latter's QLoRA on one card), FSDP
-# under Accelerate holds fp32 shards, as its code does (runs that ran and are said to fit: established informed from 0.99, fine-tuning of
-# 2026-11-30 from 0.92 and 0.96, later from 0.89 and 0.91) and has none of DeepSpeed's hooks (the small batches of ibm-finetuning-bench
-# come out 15 to 20 % faster: its informed throughput from 0.062, fine-tuning's from 0.078), and NCCL's rings between nodes go at the
-# pace of their slowest step
-# (deepspeed-azure, scaletorch, yafsdp nearer; olmo-core informed from 0.042).
+# Moved on 2026-12-01: the gradients of the layer at work are counted beside its weights (torchtune, torchtitan and
+# axolotl-kernels nearer; axolotl's mean of memory from 0.134 and fms-acceleration's median from 0.046 farther, the latter's QLoRA
+# on one card), FSDP under Accelerate holds fp32 shards, as its code does (runs that ran and are said to fit: established informed
+# from 0.99, fine-tuning of 2026-11-30 from 0.92 and 0.96, later from 0.89 and 0.91) and has none of DeepSpeed's hooks (the small
+# batches of ibm-finetuning-bench come out 15 to 20 % faster: its informed throughput from 0.062, fine-tuning's from 0.078), and
+# NCCL's rings between nodes go at the pace of their slowest step (deepspeed-azure, scaletorch, yafsdp nearer; olmo-core informed
+# from 0.042).
 """
 SERVING_HEAD = """# What `gpuplan accuracy --task inference --by engine --budget` allows each engine: errors as fractions, rows to
 # compare, rows missed.
