@@ -68,6 +68,10 @@ SERVING_HEAD = """# What `gpuplan accuracy --task inference --by engine --budget
 # Moved on 2026-11-30: lmdeploy-a100's mean of first tokens from 0.269 (closed loops over ShareGPT are asked with its spread).
 # Moved that evening: six rows of throughput of tsho-gemma-4 from 0.331 and 0.315 (steps of a burst's wave that prompts of the next
 # ones share read their weights with them, which brings most bursts nearer and these, which were too fast before, not).
+# Moved on 2026-12-01: SGLang's first tokens at a rate from 0.271 and 0.287 (DataCrunch's H200 are new among them, asked blind),
+# oracle-mi300x from 0.053 and 0.062 (what a step of vLLM 0.8 to 0.13 takes of the host is fitted by release, which brings
+# io.net and KAITO nearer) and strix-halo from 0.086 and 0.19 (what small kernels take on RDNA 3, from published runs of Radeon
+# RX 7900).
 # Written by tools/accuracy_budget.py.
 """
 
