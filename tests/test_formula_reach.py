@@ -43,6 +43,8 @@ QUESTIONS = {
     "train mixtral-8x7b --on 64xh100 --capacity-factor 0.5": "tokens that experts drop",
     "serve bge-m3 --on l4 --concurrency 8": "users who are read by turns",
     "serve vit-l-16 --on l4 --rate 5": "pictures that come at a rate",
+    "serve clip-vit-large-patch14 --on 2xl4 --engine sglang --tp 1 --pp 2 --dp 1 --images 1 --prompt 1"
+    " --concurrency 8": "pictures before stages",
     "serve llama-4-scout --on 8xh100 --prompt 4000 --output 100 --batch 1": "new tokens that see their chunk",
     "serve deepseek-v4-flash --on 8xb200 --prompt 4096 --output 100 --batch 1": "tokens that are seen compressed",
     "serve llama-3.1-8b --on h100 --engine tensorrt-llm": "caches in a share of what is left free",
@@ -79,7 +81,6 @@ QUESTIONS = {
     "serve llama-2-7b --on m1-max --weights q4_k_m --batch 1": "stored weights that take arithmetic to widen",
     "train mixtral-8x7b --on tpu-v6e-256 --engine maxtext --ep 8 --zero-stage 3": "products over groups of rows",
     "train qwen2.5-0.5b --on 6xh100 --rl grpo --rollout-gpus 2 --staleness 4": "batches of responses beside each other",
-    "train llama-3.2-1b --on rtx-4090 --engine trl --lora 16": "a loss that is made of some tokens at a time",
     "train mixtral-8x7b --on 8xdgx-h100 --engine kempnerforge": "experts padded to the fullest",
     "train llama-3.1-8b --on 8xh100 --engine kempnerforge --zero-stage 3 --pp 1 --micro-batch 1 --global-batch 64":
         "gradients summed whole over micro-batches",
