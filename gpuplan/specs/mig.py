@@ -25,6 +25,8 @@ _SLICE = re.compile(
     re.IGNORECASE,
 )
 _TOLD = 4
+_MEMORY = re.compile(r"(?<![0-9a-z])\d+\s?g(?:i?b)?(?![0-9a-z])", re.IGNORECASE)
+"""A memory in the name of a card."""
 _MIG = re.compile(r"(?:^|[\s:._-])mig$", re.IGNORECASE)
 
 
@@ -60,7 +62,7 @@ def target_of_slice(text: str, units: int, name: str, catalog: Catalog) -> Targe
     if whole.count != 1 or whole.share != 1 or whole.local:
         what = f"`{name}`: a MIG slice is of one accelerator, and `{named}` is {whole.count} x {whole.accelerator.id}"
         raise UsageError(Problem("target.mig", what, f"write `{whole.accelerator.id}:{profile}`, with how many before it"))
-    chip = _with_profile(whole.accelerator, profile, catalog)
+    chip = _with_profile(whole.accelerator, profile, catalog, sized=_MEMORY.search(named) is not None)
     return _cut_of(text, units, chip, profile)
 
 
@@ -109,8 +111,8 @@ def cut_of(chip: Accelerator, profile: str) -> Cut:
     )  # fmt: skip
 
 
-def _with_profile(chip: Accelerator, profile: str, catalog: Catalog) -> Accelerator:
-    """The card that has a profile: the one named, or the same with another memory, where the profile's name says which.
+def _with_profile(chip: Accelerator, profile: str, catalog: Catalog, *, sized: bool) -> Accelerator:
+    """The card that has a profile: the one named, or the same with another memory, unless its own was said (`sized`).
 
     Raises:
         UnknownError: none has it.
@@ -120,7 +122,7 @@ def _with_profile(chip: Accelerator, profile: str, catalog: Catalog) -> Accelera
     others = [one for one in _cut_cards(catalog) if one.id.split("-")[0] == chip.id.split("-")[0] and profile in one.mig]
     # An SXM of another memory goes before a PCIe card: the form of what was named counts.
     found = min(others, key=lambda one: (one.form_factor != chip.form_factor, one.id), default=None)
-    if found is not None:
+    if found is not None and not sized:
         return found
     has = ", ".join(f"`{one}`" for one in chip.mig)
     what = f"{chip.id} has no MIG profile `{profile}`" if has else f"{chip.id} can not be cut by MIG, as far as is on record"

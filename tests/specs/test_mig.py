@@ -33,7 +33,7 @@ def test_a_slice_is_read_in_the_ways_that_drivers_and_schedulers_write_it(name, 
     [
         ("nvidia.com/mig-1g.5gb", "a100-sxm-40gb:1g.5gb"), ("gpu:1g.5gb:2", "a100-sxm-40gb:1g.5gb"), ("h100:1g.99gb", "1g.10gb"),
         ("v100 1g.5gb", "a100-sxm-40gb:1g.5gb"), ("8xh100 1g.99gb", "1g.10gb"), ("dgx-h100:1g.10gb", "h100-sxm-80gb:1g.10gb"),
-        ("H100_40GB", "h100-sxm-80gb:3g.40gb"),
+        ("H100_40GB", "h100-sxm-80gb:3g.40gb"), ("a100-40gb:3g.40gb", "4g.20gb"), ("A100-SXM4-40GB-MIG-7g.80gb", "7g.40gb"),
     ],
 )  # fmt: skip
 def test_what_names_no_slice_of_one_card_is_told_what_to_name(name, told):
