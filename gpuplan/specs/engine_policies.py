@@ -212,6 +212,8 @@ class Tensors(Schema):
     """Matrices that read the same input share one gather of it, or each gathers its own and reduces its own gradient (DTensor), and
     keeps a copy of it as well (PaddlePaddle). `summed`: norms gather for all of them, but where nothing is gathered each product
     reduces the gradient of its own input, gate and up projection apart and queries, keys and values together."""
+    gathered: Literal["again", "kept"] = "again"
+    """What was gathered along the sequence for products is gathered again going back, or kept whole."""
     handed: Literal["as-held", "in-parts"] = "as-held"
     """Each rank sends the next pipeline stage what it holds (whole hidden states without sequence parallelism), or its own part
     of the hidden states, which the ranks there gather."""
