@@ -142,10 +142,10 @@ def overlap_of_gradients(pricer: StepPricer) -> Term:
 
 def overlap_of_layers(pricer: StepPricer, stage: Stage) -> Term:
     """The share of a pass under which weights of layers are gathered, or their gradients scattered, under ZeRO-3."""
-    habits, said = pricer.profile.overlap, "dp" in (pricer.plan.how.overlap or ())
-    if habits.looped is not None and not said and pricer.work.params[stage.place].experts is not None:
-        if pricer.subject.hw.asked("looped", lambda one: one.family in habits.looped_on):
-            return pricer.subject.habit("looped_overlap", habits.looped)
+    habits = pricer.profile.overlap
+    unsaid = "dp" not in (pricer.plan.how.overlap or ()) and pricer.work.params[stage.place].experts is not None
+    if habits.looped is not None and unsaid and pricer.subject.hw.asked("looped", lambda one: one.family in habits.looped_on):
+        return pricer.subject.habit("looped_overlap", habits.looped)
     return pricer.subject.habit("dp_overlap", habits.dp)
 
 
