@@ -146,6 +146,8 @@ def overlap_of_layers(pricer: StepPricer, stage: Stage) -> Term:
     unsaid = "dp" not in (pricer.plan.how.overlap or ()) and pricer.work.params[stage.place].experts is not None
     if habits.looped is not None and unsaid and pricer.subject.hw.asked("looped", lambda one: one.family in habits.looped_on):
         return pricer.subject.habit("looped_overlap", habits.looped)
+    if habits.gathered is not None and "dp" not in (pricer.plan.how.overlap or ()):
+        return pricer.subject.habit("gathered_overlap", habits.gathered)
     return pricer.subject.habit("dp_overlap", habits.dp)
 
 

@@ -191,9 +191,10 @@ class Overlap(Schema):
     """The same under ZeRO-2, where that is an option of its own; None: as `dp`."""
     summed: Share | None = None
     """The same under ZeRO-1, whose sums may wait for the end of the last backward pass; None: as `dp`."""
+    gathered: Share | None = None
+    """The same under ZeRO-3, of a pass beside which weights of the next layers are gathered too; None: as `dp`."""
     looped: Share | None = None
-    """Of the pass under which weights of experts are gathered, or their gradients scattered, in one pass of a compiled loop over
-    layers: what comes before their products, or behind them. None: as `dp`."""
+    """The same of models with experts in a compiled loop over layers: what of a layer comes before their products, or behind them."""
     looped_on: tuple[str, ...] = ()
     """Families of accelerators whose compiler does not carry gathers over to the next pass unless it is told."""
     tp: PartField
