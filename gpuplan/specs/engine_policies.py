@@ -194,7 +194,7 @@ class Overlap(Schema):
     gathered: Share | None = None
     """The same under ZeRO-3, of a pass beside which weights of the next layers are gathered too; None: as `dp`."""
     looped: Share | None = None
-    """The same of models with experts in a compiled loop over layers: what of a layer comes before their products, or behind them."""
+    """The same of models with experts in a compiled loop over layers: what comes before their products in a layer, or behind."""
     looped_on: tuple[str, ...] = ()
     """Families of accelerators whose compiler does not carry gathers over to the next pass unless it is told."""
     tp: PartField
