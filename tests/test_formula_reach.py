@@ -53,6 +53,7 @@ QUESTIONS = {
     "serve llama-3-8b --on rtx-4090 --engine exllama --weights int4 --prompt 1024 --batch 1": "weights written out in 16 bits",
     "serve mixtral-8x7b --on 2xh100 --engine tensorrt-llm@0.9 --weights fp8 --batch 8": "experts in kernels of the chips before",
     "serve mistral-7b --on 16xh100 --engine tensorrt-llm@0.8 --batch 8": "decode attention on vector units but for some shapes",
+    "train llama-3.1-8b --on 8xh100 --engine nanotron@2024-07 --tp 2": "parts of inputs that other ranks gave, kept whole",
     "train llama-3.1-8b --on 8xh100 --margin 5%": "memory that is to stay free",
     "serve llama-3.1-8b --on h100 --arrival burst --requests 640 --output-spread 1 --prompt 200 --output 200":
         "the burst of a run whose answers are of unlike lengths",

@@ -140,6 +140,17 @@ def overlap_of_gradients(pricer: StepPricer) -> Term:
     return pricer.subject.habit("dp_overlap", habits.dp)
 
 
+def overlap_of_layers(pricer: StepPricer, stage: Stage) -> Term:
+    """The share of a pass under which weights of layers are gathered, or their gradients scattered, under ZeRO-3."""
+    habits = pricer.profile.overlap
+    unsaid = "dp" not in (pricer.plan.how.overlap or ()) and pricer.work.params[stage.place].experts is not None
+    if habits.looped is not None and unsaid and pricer.subject.hw.asked("looped", lambda one: one.family in habits.looped_on):
+        return pricer.subject.habit("looped_overlap", habits.looped)
+    if habits.gathered is not None and "dp" not in (pricer.plan.how.overlap or ()):
+        return pricer.subject.habit("gathered_overlap", habits.gathered)
+    return pricer.subject.habit("dp_overlap", habits.dp)
+
+
 def owner_seconds(
     pricer: StepPricer, at: str, stage: Stage, gradients: Collective, weights: list[Collective], window: Window
 ) -> Term:
@@ -226,7 +237,7 @@ def fully_sharded_seconds(pricer: StepPricer, stage: Stage, window: Window, *, a
     """
     at = f"{stage.prefix}step.micro"
     gradients, gathered = gradient_sync(pricer, stage)
-    overlap = pricer.subject.habit("dp_overlap", pricer.profile.overlap.dp)
+    overlap = overlap_of_layers(pricer, stage)
     if apart:
         return beside_seconds(pricer.subject, pricer.profile, f"{at}.sharded_data_parallel", gathered, window, overlap)
     scattered, name = priced(f"{at}.scatter", gradients, pricer.subject.hw), f"{at}.sharded_data_parallel"

@@ -358,6 +358,7 @@ def habits_of(
         **found, repeats_heads=profile.attention.heads == "repeated", product_stays=profile.attention.parts == "of-product",
         remakes_attention=remakes_attention,
         inputs_apart=profile.tensor.inputs in ("apart", "copied"), inputs_copied=profile.tensor.inputs == "copied",
+        gathered_kept=profile.tensor.gathered == "kept",
         sums_apart=profile.tensor.inputs == "summed", whole_edges=profile.tensor.edges == "whole",
         gathered_logits=profile.tensor.edges == "gathered", adapters_at_once=profile.adapters.kept == "input",
         hands_parts=profile.tensor.handed == "in-parts", gradients_in_place=profile.gate_gradients == "in-place",

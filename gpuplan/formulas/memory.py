@@ -76,6 +76,16 @@ def copies_of_ranks(*, copies: Count, ways: Count) -> Count:
 
 
 @formula(DEFINITION)
+def parts_of_others(*, tensors: Count, ways: Count) -> Count:
+    """Parts of tensors that a rank holds beside its own, where each of `ways` ranks made one and all were gathered.
+
+    >>> parts_of_others(tensors=2.0, ways=8.0), parts_of_others(tensors=2.0, ways=1.0)
+    (14.0, 0.0)
+    """
+    return tensors * (ways - 1.0)
+
+
+@formula(DEFINITION)
 def tensor_bytes(*, tokens: Count, width: Count, element_bytes: Bytes) -> Bytes:
     """Bytes of one activation tensor [tokens, width].
 

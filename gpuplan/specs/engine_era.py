@@ -41,7 +41,7 @@ POLICIES: Mapping[str, tuple[str, str]] = {
     "expert_host": ("experts", "host"), "expert_start": ("experts", "start"), "layer_host": ("host", "layer"),
     "dp_overlap": ("overlap", "dp"), "ep_overlap": ("overlap", "ep"), "logits_split": ("loss", "split"), "piece": ("loss", "piece"),
     "fused_capped": ("loss", "fused_capped"),
-    "edges": ("sharding", "edges"),
+    "edges": ("sharding", "edges"), "gathered": ("tensor", "gathered"),
     "heads": ("attention", "heads"), "scores": ("attention", "scores"), "remade_attention": ("recompute", "remade_attention"),
     "unfused_latent": ("attention", "unfused_latent"), "at_step": ("gradients", "at_step"),
     "temporaries": ("gradients", "temporaries"), "stand_ins": ("gradients", "stand_ins"), "fp8_weight": ("fp8", "weight"),
@@ -185,6 +185,8 @@ class Era(Schema):
     """Whether the graph of the last micro-batch, as large as this one's, was there until this one's logits were made."""
     edges: Literal["together", "in-turn"] | None = None
     """Whether embedding and head were gathered one after the other."""
+    gathered: Literal["again", "kept"] | None = None
+    """Whether what was gathered along the sequence for products was kept whole."""
     heads: Literal["own", "repeated"] | None = None
     """Whether keys and values were written out for every head of the queries."""
     scores: Literal["fused", "masked", "written"] | None = None

@@ -191,6 +191,12 @@ class Overlap(Schema):
     """The same under ZeRO-2, where that is an option of its own; None: as `dp`."""
     summed: Share | None = None
     """The same under ZeRO-1, whose sums may wait for the end of the last backward pass; None: as `dp`."""
+    gathered: Share | None = None
+    """The same under ZeRO-3, of a pass beside which weights of the next layers are gathered too; None: as `dp`."""
+    looped: Share | None = None
+    """The same of models with experts in a compiled loop over layers: what comes before their products in a layer, or behind."""
+    looped_on: tuple[str, ...] = ()
+    """Families of accelerators whose compiler does not carry gathers over to the next pass unless it is told."""
     tp: PartField
     """Of the tensor-parallel collectives, hidden under matmuls."""
     tp_over: tuple[Topology, ...] = ()
@@ -212,6 +218,8 @@ class Tensors(Schema):
     """Matrices that read the same input share one gather of it, or each gathers its own and reduces its own gradient (DTensor), and
     keeps a copy of it as well (PaddlePaddle). `summed`: norms gather for all of them, but where nothing is gathered each product
     reduces the gradient of its own input, gate and up projection apart and queries, keys and values together."""
+    gathered: Literal["again", "kept"] = "again"
+    """What was gathered along the sequence for products is gathered again going back, or kept whole."""
     handed: Literal["as-held", "in-parts"] = "as-held"
     """Each rank sends the next pipeline stage what it holds (whole hidden states without sequence parallelism), or its own part
     of the hidden states, which the ranks there gather."""

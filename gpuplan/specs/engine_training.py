@@ -110,7 +110,7 @@ class ByFsdp(Schema):
             kept=self.kept, reduced=self.reduced, bucket=self.bucket, bucket_square=None, shards="each-step", at_step=None,
             stepped=None, sums=self.sums if version == 1 else second,
         )  # fmt: skip
-        return {"sharding": sharding, "gradients": gradients}
+        return {"sharding": sharding, "gradients": gradients, "overlap": profile.overlap.replaced(gathered=None)}
 
 
 class Overlaps(Schema):

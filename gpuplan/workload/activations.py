@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from gpuplan.formulas.memory import attention_score_bytes, copies_of_ranks, tensor_bytes
+from gpuplan.formulas.memory import attention_score_bytes, copies_of_ranks, parts_of_others, tensor_bytes
 from gpuplan.models.architecture import Block
 from gpuplan.num import all_true
 from gpuplan.plan.again import run_again
@@ -67,6 +67,8 @@ class KeepingHabits(Record, kw_only=True):
     """Without sequence parallelism each product behind a norm reduces the gradient of its own input."""
     inputs_copied: bool = False
     """Each of them also keeps a copy of it where tensor parallel ranks share a layer."""
+    gathered_kept: bool = False
+    """What is gathered along the sequence for the products behind a norm is kept whole."""
     padded: Term | None = None
     """The fullest expert over the mean, where the others are padded to it; None: they are not."""
     up_bias: Term | None = None
@@ -112,6 +114,8 @@ class KeptTensors(Record, kw_only=True):
             found["streams"] = self.bytes(f"{at}.streams", width)
         if self.habits.inputs_copied:
             found["copied_inputs"] = self.copied_inputs(at, key, program)
+        if self.habits.gathered_kept:
+            found["gathered_inputs"] = self.gathered_inputs(at, key, program)
         if self.tuning.scales and (made := [(op, one) for op in program.ops for one in op.matrices]):
             outputs = {one.name: self.leaves.times(f"{at}.{one.name}.outputs", one.fan_out, one.copies) for _, one in made}
             found["scaled"] = self.bytes(f"{at}.scaled", total(f"{at}.scaled_widths", outputs))
@@ -314,6 +318,12 @@ class KeptTensors(Record, kw_only=True):
         more += sum(len(op.matrices) - 1 for op in program.within((Part.CHANNELS,)).of(Role.UP).ops)
         copies = copies_of_ranks.term(f"{at}.input_copies", copies=self.leaves(f"{key}.copied_inputs", more), ways=self.split.tp)
         return self.bytes(f"{at}.copied_inputs", self.leaves.times(f"{at}.copied_widths", copies, self.norm_width(key)))
+
+    def gathered_inputs(self, at: str, key: str, program: LayerProgram) -> Term:
+        """What products keep of the parts that other ranks gave of their input, which queries, gate and up projection share."""
+        gathers = bool(program.within(MIXERS).of(Role.QKV).ops) + bool(program.within((Part.CHANNELS,)).of(Role.UP).ops)
+        parts = parts_of_others.term(f"{at}.parts_of_others", tensors=self.leaves(f"{key}.gathers", gathers), ways=self.split.sp)
+        return self.bytes(f"{at}.gathered_inputs", self.leaves.times(f"{at}.gathered_widths", parts, self.norm_width(key)))
 
     def norm_width(self, key: str) -> Term:
         """The hidden width as norms and residuals hold it on a rank."""

@@ -39,7 +39,7 @@ def test_nobody_loses_more_than_there_is(channels: float, waves: float, moved: f
     assert 0 <= bandwidth_taken(moved=moved * 1e9, seconds=seconds, bandwidth=3.35e12, start=1e-6) <= 1
 
 
-def step(model: str, on: str, engine: str, *, overlap: tuple[Overlap, ...], zero: int, batch: float = 1.0) -> Term:
+def step(model: str, on: str, engine: str, *, overlap: tuple[Overlap, ...] | None, zero: int, batch: float = 1.0) -> Term:
     found = LIBRARY.look_up(TrainAsk(model=model, on=on, engine=engine), "train", with_price=False)
     dp = float(found.subject.hw.count)
     plan = TrainPlan(
@@ -60,6 +60,24 @@ def test_an_overlap_that_is_switched_on_costs_nothing(engine: str, on: str) -> N
         beside = step("llama-3.1-8b", on, engine, zero=zero, batch=batch, overlap=("dp",))
         behind = step("llama-3.1-8b", on, engine, zero=zero, batch=batch, overlap=())
         assert np.max(beside.value) <= np.max(behind.value)
+
+
+@pytest.mark.parametrize("on", ["8xa100-80gb", "64xa100-80gb"])
+def test_gathers_of_zero_3_hide_less_than_gradients_of_replicas_unless_they_are_told_to(on: str) -> None:
+    """DeepSpeed issue 5047: with its defaults the gathers of ZeRO-3 were not seen to overlap; FSDP's do."""
+    unsaid, told = (step("llama-3.1-8b", on, "deepspeed", zero=3, overlap=given) for given in (None, ("dp",)))
+    assert float(unsaid.value) >= float(told.value)
+    assert (float(unsaid.value) > float(told.value)) == (on == "64xa100-80gb")
+
+
+@pytest.mark.parametrize(
+    ("model", "on", "waits"),
+    [("mixtral-8x7b", "64xb200", True), ("llama-3.1-70b", "64xb200", False), ("mixtral-8x7b", "tpu-v5p-128", False)],
+)
+def test_a_compiled_loop_gathers_experts_beside_what_comes_before_them(model: str, on: str, waits: bool) -> None:
+    """XLA for GPUs carries no gather over to the next layer unless it is told, and experts are most of what is gathered."""
+    unsaid, told = (step(model, on, "maxtext", zero=3, batch=2.0, overlap=given) for given in (None, ("dp",)))
+    assert (float(unsaid.value) > 1.02 * float(told.value)) == waits
 
 
 def lost(term: Term) -> float:

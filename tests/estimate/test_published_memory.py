@@ -85,6 +85,22 @@ def test_copied_inputs_take_time_too(tmp_path: Path) -> None:
     assert copied - shared == pytest.approx(32 * 8192 * 4096 * 38 / 1.75e12, rel=0.15)
 
 
+def test_nanotron_kept_whole_what_it_gathered_until_july_2024() -> None:
+    # nanotron 6ad59948, tensor_parallel/functional.py, column_linear: an operation gathers, and F.linear keeps what it is given,
+    # for queries, keys and values once and for gate and up projection once: 7 of 8 parts of 2 x 2 bytes a value and layer. Pull
+    # request 203 (2024-08-02) gathers again.
+    ask: dict[str, Any] = {
+        "model": "llama-2-7b", "on": "8xh100-sxm-80gb", "seq_len": 4096, "micro_batch": 1, "global_batch": 8, "tp": 8, "pp": 1,
+        "cp": 1, "recompute": "none",
+    }  # fmt: skip
+    then, now, alone = (
+        float(parts(train(TrainAsk(**ask | more, engine=engine)))["activations"])
+        for engine, more in (("nanotron@2024-07", {}), ("nanotron", {}), ("nanotron@2024-07", {"sequence_parallel": False}))
+    )
+    assert then - now == pytest.approx(7 / 8 * 2 * 2 * 4096 * 4096 * 32)
+    assert alone == float(parts(train(TrainAsk(**ask, sequence_parallel=False, engine="nanotron")))["activations"])
+
+
 def parts(made: Any, what: str = "memory") -> Any:
     """The parts of the memory of an estimate, or of its time."""
     whole = next(one for one in made.breakdowns if one.title.startswith(what))
