@@ -333,7 +333,9 @@ def _of_size(text: str, units: int, wanted: str, catalog: Catalog) -> Target | N
     except UsageError as error:
         from gpuplan.specs.kinds_of_parts import nearest
 
-        if near := nearest(wanted):
+        from gpuplan.specs.plain_names import respelled
+
+        if near := next(filter(None, map(nearest, (wanted, *respelled(wanted)))), ""):
             raise UnknownError(Problem("target.unknown-name", error.problems[0].message, near)) from None
         raise
     notes = tuple(note for note in target.notes if note.code != "target.capacity")

@@ -108,7 +108,7 @@ def by_beginning(text: str, units: int, name: str, catalog: Catalog) -> Target:
 def _by_its_words(text: str, units: int, name: str, catalog: Catalog) -> Target:
     """What the words of a name mean that nothing begins with: a chip's part, a maker's spelling, a seller's machine."""
     # The tables are read where a name is not known.
-    from gpuplan.specs.kinds_of_parts import nearest
+    from gpuplan.specs.kinds_of_parts import machine_of, nearest
     from gpuplan.specs.plain_names import bracketed, counted_in_words, plain_names, respelled, unwrapped
     from gpuplan.specs.read_names import bare
 
@@ -135,7 +135,8 @@ def _by_its_words(text: str, units: int, name: str, catalog: Catalog) -> Target:
     try:
         full = _of_provider(name, units, catalog)
     except UnknownError as error:  # `Microsoft Maia 100` is a part, and no machine of Azure's.
-        unlike = ":" not in name and (error.problems[0].hint or "").startswith("its instances on record have")
+        told = error.problems[0].hint or ""
+        unlike = ":" not in name and (told.startswith("its instances on record have") or bool(machine_of(name)))
         if unlike and (near := nearest(name)):
             raise UnknownError(Problem("target.unknown-name", what, near)) from None
         raise
@@ -154,6 +155,7 @@ def _by_less_of_it(text: str, units: int, name: str, what: str, catalog: Catalog
 
     from gpuplan.specs.kinds_of_parts import nearest
     from gpuplan.specs.machines_of_makers import part_of_machine
+    from gpuplan.specs.makers_words import card_in
     from gpuplan.specs.plain_names import counted_in_words, known_as, plain_names
     from gpuplan.specs.read_names import reading
     from gpuplan.specs.run_together import run_together
@@ -169,6 +171,9 @@ def _by_less_of_it(text: str, units: int, name: str, what: str, catalog: Catalog
     several = alternatives(name)
     if several:
         raise several_parts(name, several, catalog)
+    if (card := card_in(name)) and known_as(name, catalog) is None and (board := _of_card(card, units, catalog)) is not None:
+        taken = Note("target.taken-as", f"`{name}` was taken as `{card}`", "what its maker changed is not on record")
+        return board.replaced(text=text, notes=(taken, *board.notes))
     if (shorter := _without_words(name)) != name:
         try:
             found = target_by_name(f"{units}x {shorter}" if units > 1 else shorter, catalog)
@@ -206,23 +211,41 @@ def _by_less_of_it(text: str, units: int, name: str, what: str, catalog: Catalog
     raise UnknownError(Problem("target.unknown-name", what, hint or FORMS))
 
 
+def _of_card(card: str, units: int, catalog: Catalog) -> Target | None:
+    """The graphics card that a shop's name of a board holds; None where no card is called so."""
+    try:
+        whole = f"{units}x {card}" if units > 1 else card
+        return target_by_name(whole, catalog) or by_beginning(whole, units, card, catalog)
+    except GpuplanError:
+        return None
+
+
 _MOST_SIZES = 8
 _NO_MEMORY = 2
 """How much larger a memory is than a number behind a part that can not mean it."""
 _WORDS = re.compile(
     r"^(?:tpu[\s-]vm|preemptible|spot|reserved|nvidia|amd|intel)\s+"
     r"|\s+(?:spot|preemptible|on[\s-]demand|reserved|racks?|cluster|vm|instance|nvlink|hgx)$"
-    r"|\s+(?:fe|founders?[\s-]edition|edition)(?=$|\s+\d+\s?gb$)",
+    r"|\s+(?:fe|founders?[\s-]edition|edition)(?=$|\s+\d+\s?gb$)"
+    r"|\s+(?:in\s+)?(?:[a-z]{2}(?:-gov)?-(?:north|south|east|west|central)[a-z]*-?\d[a-z]?|(?:us|europe|asia|australia|africa|me|northamerica|southamerica)-[a-z]+\d(?:-[a-f])?)$",
     re.IGNORECASE,
 )
-"""Words beside a part, a machine or a slice that say how it is rented, who made it or that it is one."""
+"""Words beside a part, a machine or a slice that say how it is rented and where, who made it or that it is one."""
+_REGION = re.compile(
+    r"\s([a-z]{2}(?:-gov)?-(?:north|south|east|west|central)[a-z]*-?\d[a-z]?|(?:us|europe|asia|australia|africa|me|northamerica|southamerica)-[a-z]+\d(?:-[a-f])?)$",
+    re.IGNORECASE,
+)
+"""A region of a cloud behind a machine: `us-east-1`, `europe-west4`."""
 
 
 def _terms(name: str) -> str:
     """How to say the terms of a price that stand in a name, which are not read from there."""
     said = re.search(r"\b(spot|preemptible|interruptible|reserved)\b", name, re.IGNORECASE)
     kind = "" if said is None else "reserved_1yr" if said[1].lower() == "reserved" else "spot"
-    return f"`{said[1]}` is not read from a name: say `--price-kind {kind}`" if said is not None else ""
+    where = _REGION.search(name)
+    told = [f"`{said[1]}` is not read from a name: say `--price-kind {kind}`"] if said is not None else []
+    told += [f"`{where[1]}` is not read from a name: say `--region {where[1]}`"] if where is not None else []
+    return "; ".join(told)
 
 
 def _without_words(name: str) -> str:
