@@ -55,6 +55,11 @@ def find(name: str, extra_dirs: Sequence[Path] = (), *, cards_only: bool = False
             alike = card_of_file(path, extra_dirs)
             if alike is not None:
                 return alike
+        if path.suffix and not exists(from_home(path)):
+            from gpuplan.models.missing_files import ENDS, refuse_missing
+
+            if path.suffix.lower() in ENDS:
+                refuse_missing(path)
         return import_path(from_home(path))
     if not cards_only and (found := _elsewhere(name, extra_dirs)) is not None:
         return found

@@ -332,7 +332,6 @@ def _of_size(text: str, units: int, wanted: str, catalog: Catalog) -> Target | N
         memory = capacity_of(target.accelerator, float(said[1]) * (2**30 if said[2] == "gib" else 1e9), catalog, f"`{text}`")
     except UsageError as error:
         from gpuplan.specs.kinds_of_parts import nearest
-
         from gpuplan.specs.plain_names import respelled
 
         if near := next(filter(None, map(nearest, (wanted, *respelled(wanted)))), ""):

@@ -155,7 +155,6 @@ def _by_less_of_it(text: str, units: int, name: str, what: str, catalog: Catalog
 
     from gpuplan.specs.kinds_of_parts import nearest
     from gpuplan.specs.machines_of_makers import part_of_machine
-    from gpuplan.specs.makers_words import card_in
     from gpuplan.specs.plain_names import counted_in_words, known_as, plain_names
     from gpuplan.specs.read_names import reading
     from gpuplan.specs.run_together import run_together
@@ -171,9 +170,8 @@ def _by_less_of_it(text: str, units: int, name: str, what: str, catalog: Catalog
     several = alternatives(name)
     if several:
         raise several_parts(name, several, catalog)
-    if (card := card_in(name)) and known_as(name, catalog) is None and (board := _of_card(card, units, catalog)) is not None:
-        taken = Note("target.taken-as", f"`{name}` was taken as `{card}`", "what its maker changed is not on record")
-        return board.replaced(text=text, notes=(taken, *board.notes))
+    if (board := _of_board(text, units, name, catalog)) is not None:
+        return board
     if (shorter := _without_words(name)) != name:
         try:
             found = target_by_name(f"{units}x {shorter}" if units > 1 else shorter, catalog)
@@ -211,30 +209,40 @@ def _by_less_of_it(text: str, units: int, name: str, what: str, catalog: Catalog
     raise UnknownError(Problem("target.unknown-name", what, hint or FORMS))
 
 
-def _of_card(card: str, units: int, catalog: Catalog) -> Target | None:
-    """The graphics card that a shop's name of a board holds; None where no card is called so."""
+def _of_board(text: str, units: int, name: str, catalog: Catalog) -> Target | None:
+    """The graphics card that a shop's name of a board holds; None where it is no such name, or no card is called so."""
+    from gpuplan.specs.makers_words import card_in
+    from gpuplan.specs.plain_names import known_as
+
+    card = card_in(name)
+    if not card or known_as(name, catalog) is not None:
+        return None
+    whole = f"{units}x {card}" if units > 1 else card
     try:
-        whole = f"{units}x {card}" if units > 1 else card
-        return target_by_name(whole, catalog) or by_beginning(whole, units, card, catalog)
+        found = target_by_name(whole, catalog) or by_beginning(whole, units, card, catalog)
     except GpuplanError:
         return None
+    taken = Note("target.taken-as", f"`{name}` was taken as `{card}`", "what its maker changed is not on record")
+    return found.replaced(text=text, notes=(taken, *found.notes))
 
 
 _MOST_SIZES = 8
 _NO_MEMORY = 2
 """How much larger a memory is than a number behind a part that can not mean it."""
+_WHERE = (
+    r"(?:[a-z]{2}(?:-gov)?-(?:north|south|east|west|central)[a-z]*-?\d[a-z]?"
+    r"|(?:us|europe|asia|australia|africa|me|northamerica|southamerica)-[a-z]+\d(?:-[a-f])?)"
+)
+"""A region of a cloud: `us-east-1`, `europe-west4`."""
 _WORDS = re.compile(
     r"^(?:tpu[\s-]vm|preemptible|spot|reserved|nvidia|amd|intel)\s+"
     r"|\s+(?:spot|preemptible|on[\s-]demand|reserved|racks?|cluster|vm|instance|nvlink|hgx)$"
     r"|\s+(?:fe|founders?[\s-]edition|edition)(?=$|\s+\d+\s?gb$)"
-    r"|\s+(?:in\s+)?(?:[a-z]{2}(?:-gov)?-(?:north|south|east|west|central)[a-z]*-?\d[a-z]?|(?:us|europe|asia|australia|africa|me|northamerica|southamerica)-[a-z]+\d(?:-[a-f])?)$",
+    rf"|\s+(?:in\s+)?{_WHERE}$",
     re.IGNORECASE,
 )
 """Words beside a part, a machine or a slice that say how it is rented and where, who made it or that it is one."""
-_REGION = re.compile(
-    r"\s([a-z]{2}(?:-gov)?-(?:north|south|east|west|central)[a-z]*-?\d[a-z]?|(?:us|europe|asia|australia|africa|me|northamerica|southamerica)-[a-z]+\d(?:-[a-f])?)$",
-    re.IGNORECASE,
-)
+_REGION = re.compile(rf"\s({_WHERE})$", re.IGNORECASE)
 """A region of a cloud behind a machine: `us-east-1`, `europe-west4`."""
 
 
