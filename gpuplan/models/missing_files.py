@@ -7,7 +7,7 @@ from pathlib import Path
 
 from gpuplan.errors import Problem, UnknownError
 from gpuplan.models.diffusion.glance import diffusion_path
-from gpuplan.models.kinds_of_names import nearest
+from gpuplan.models.kinds_of_names import last_resort, nearest
 
 ENDS = (".safetensors", ".gguf", ".ckpt", ".bin", ".pt", ".pth", ".onnx")
 """What such files end with."""
@@ -52,4 +52,4 @@ def of_its_name(name: str) -> str:
         if found is not None:
             said = "a file of it by its name; how its weights are stored is not read from there"
             return f"the nearest on record is `{found.stem}`: {said}"
-    return nearest(stem) or nearest(bare)
+    return nearest(stem) or nearest(bare) or last_resort(bare)

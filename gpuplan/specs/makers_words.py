@@ -7,7 +7,8 @@ import re
 _CHINESE = {
     "英伟达": "nvidia", "华为": "huawei", "昇腾": "ascend", "寒武纪": "cambricon",
     "昆仑芯": "kunlun", "壁仞": "biren", "摩尔线程": "moore threads", "海光": "hygon",
-    "沐曦": "metax", "天数智芯": "iluvatar", "燧原": "enflame", "平头哥": "t-head", "真武": "zhenwu",
+    "沐曦": "metax", "曦云": "metax", "天数智芯": "iluvatar", "燧原": "enflame", "邃思": "enflame",
+    "平头哥": "t-head", "真武": "zhenwu",
     "景嘉微": "jingjia", "瀚博": "vastai-tech", "浪潮": "inspur", "新华三": "h3c",
     "超聚变": "xfusion", "中科曙光": "sugon", "联想": "lenovo", "算能": "sophgo", "砺算": "lisuan",
     "苹果": "apple", "英特尔": "intel", "超微": "supermicro", "显卡": "", "加速卡": "", "服务器": "",

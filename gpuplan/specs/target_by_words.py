@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from gpuplan.errors import GpuplanError, Note, Problem, UnknownError, UsageError, did_you_mean
 from gpuplan.specs.catalog import Catalog, key
+from gpuplan.specs.read_names import Reading
 from gpuplan.specs.target import FORMS, MAKERS, Target
 from gpuplan.specs.target_by_name import (
     find_instance,
@@ -136,7 +137,7 @@ def _by_its_words(text: str, units: int, name: str, catalog: Catalog) -> Target:
         full = _of_provider(name, units, catalog)
     except UnknownError as error:  # `Microsoft Maia 100` is a part, and no machine of Azure's.
         told = error.problems[0].hint or ""
-        unlike = ":" not in name and (told.startswith("its instances on record have") or bool(machine_of(name)))
+        unlike = ":" not in name and (told.startswith(("its instances on record have", "name the acc")) or bool(machine_of(name)))
         if unlike and (near := nearest(name)):
             raise UnknownError(Problem("target.unknown-name", what, near)) from None
         raise
@@ -151,8 +152,6 @@ def _by_its_words(text: str, units: int, name: str, catalog: Catalog) -> Target:
 
 def _by_less_of_it(text: str, units: int, name: str, what: str, catalog: Catalog) -> Target:
     """What a part of a name means, or the error, `what`, with what comes nearest."""
-    from difflib import get_close_matches
-
     from gpuplan.specs.kinds_of_parts import nearest
     from gpuplan.specs.machines_of_makers import part_of_machine
     from gpuplan.specs.plain_names import counted_in_words, known_as, plain_names
@@ -198,6 +197,16 @@ def _by_less_of_it(text: str, units: int, name: str, what: str, catalog: Catalog
     turned = next(filter(None, ordered), None) or run_together(name, catalog)
     if turned is not None:
         return _taken_as(text, units, name, turned, catalog)
+    hint = _last_hint(name, read, said, catalog)
+    raise UnknownError(Problem("target.unknown-name", what, hint or FORMS))
+
+
+def _last_hint(name: str, read: Reading | None, said: str, catalog: Catalog) -> str:
+    """What to say of a name that nothing fits: what is spelled nearly so, what it holds (`read`, in words `said`), or its maker."""
+    from difflib import get_close_matches
+
+    from gpuplan.specs.kinds_of_parts import last_resort
+
     known = [one for kind in ("accelerators", "systems", "clusters") for one in (*catalog.paths(kind), *catalog.names(kind))]
     instances = list(catalog.names("instances"))
     short = [alias.partition(":")[2] for alias in instances if ":" in alias]
@@ -206,7 +215,10 @@ def _by_less_of_it(text: str, units: int, name: str, what: str, catalog: Catalog
         hint = said  # `GPU-T4-S` is not near to `tpu-v4-host`
     elif read is not None and not get_close_matches(key(name), known, 1, 0.85):
         hint = f"the nearest on record is `{read.accelerator}`, which its name holds: of what else it says no page was read"
-    raise UnknownError(Problem("target.unknown-name", what, hint or FORMS))
+    alike = any(len(word) > _TELLING and word in hint for word in key(name).split("-"))
+    if read is None and not alike and (told := last_resort(name)):
+        return told
+    return hint
 
 
 def _of_board(text: str, units: int, name: str, catalog: Catalog) -> Target | None:
@@ -227,6 +239,8 @@ def _of_board(text: str, units: int, name: str, catalog: Catalog) -> Target | No
 
 
 _MOST_SIZES = 8
+_TELLING = 4
+"""A word of more letters tells what a name means, where a name on record has it too."""
 _NO_MEMORY = 2
 """How much larger a memory is than a number behind a part that can not mean it."""
 _WHERE = (
@@ -236,7 +250,7 @@ _WHERE = (
 """A region of a cloud: `us-east-1`, `europe-west4`."""
 _WORDS = re.compile(
     r"^(?:tpu[\s-]vm|preemptible|spot|reserved|nvidia|amd|intel)\s+"
-    r"|\s+(?:spot|preemptible|on[\s-]demand|reserved|racks?|cluster|vm|instance|nvlink|hgx)$"
+    r"|\s+(?:spot|preemptible|on[\s-]demand|reserved|racks?|cluster|supercomputer|(?:gpu\s+)?nodes?|notebook|vm|instance|nvlink|hgx)$"
     r"|\s+(?:fe|founders?[\s-]edition|edition)(?=$|\s+\d+\s?gb$)"
     rf"|\s+(?:in\s+)?{_WHERE}$",
     re.IGNORECASE,
