@@ -52,4 +52,10 @@ def of_its_name(name: str) -> str:
         if found is not None:
             said = "a file of it by its name; how its weights are stored is not read from there"
             return f"the nearest on record is `{found.stem}`: {said}"
+    from gpuplan.models.repositories import card_called
+
+    spelled = re.sub(r"(?<=[a-z])[-_](?=\d)", "", bare, count=1)
+    card = card_called(bare) or card_called(spelled.replace("_", "-"))
+    if card is not None:
+        return f"the nearest on record is `{card.id}`: a file of it by its name; how its weights are stored is not read from there"
     return nearest(stem) or nearest(bare) or last_resort(bare)
