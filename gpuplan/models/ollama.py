@@ -288,7 +288,7 @@ def _type_in(tag: str, name: str) -> tuple[str | None, str]:
     return kind, tag[: found.start()]
 
 
-def _of_that_size(stem: str, size: str, extra_dirs: Sequence[Path]) -> ModelCard | None:
+def of_that_size(stem: str, size: str, extra_dirs: Sequence[Path]) -> ModelCard | None:
     """The card of a model whose name says no size, where a tag says its count (`mxbai-embed-large:335m`); None: it does not."""
     from gpuplan.models.catalog import find
     from gpuplan.models.name_size import size_in
@@ -317,7 +317,7 @@ def _by_name(name: str, made: Name, size: str, extra_dirs: Sequence[Path]) -> Mo
                 return find(one, extra_dirs, cards_only=True)
             except GpuplanError:
                 continue
-        if (card := _of_that_size(stem, size, extra_dirs)) is not None:
+        if (card := of_that_size(stem, size, extra_dirs)) is not None:
             return card
         # `qwen-3.6:27b` and `qwen3-omni:30b` are a card's name but for hyphens, or for what a token uses.
         alias = spelled_like(f"{stem}-{size}", card_names(extra_dirs)) if size else None
