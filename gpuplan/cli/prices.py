@@ -56,6 +56,8 @@ Regions: TypeAlias = Annotated[o.Texts, Option("--region", metavar="NAME", help=
 Strict: TypeAlias = Annotated[bool, Option("--strict", help="Whatever is odd is an error (exit 2), and nothing is written")]
 Replace: TypeAlias = Annotated[bool, Option("--replace", help="Begin the provider's file anew instead of adding to it")]
 _MANY = 25
+_GLANCE = 20
+"""Prices in a glance at more of them, each instance and kind once: the first by the order, of whichever region that is."""
 """A terminal that shows more prices has scrolled the first ones, mostly the cheapest, away."""
 DryRun: TypeAlias = Annotated[bool, Option("--dry-run", help="Say what would be written, and write nothing")]
 
@@ -78,7 +80,9 @@ def list_prices(
             " all of them by name",
         ),
     ] = None,
-    limit: Annotated[o.Text, Option("--limit", metavar="N", help="Only the first so many of that order; left out, all")] = None,
+    limit: Annotated[
+        o.Text, Option("--limit", metavar="N", help="Only the first so many of that order, or `all`; left out, text is a glance")
+    ] = None,
     every: Annotated[bool, Option("--all", help="Historical, promotional and doubtful prices too")] = False,
     specs: o.SpecsDirs = None,
     json: o.Json = False,
@@ -94,7 +98,7 @@ def list_prices(
     """
     from gpuplan.cli.answer import form_of
     from gpuplan.plan.read import count
-    from gpuplan.prices.on_record import ORDERS, in_order, select_prices
+    from gpuplan.prices.on_record import ORDERS, glance_at, in_order, select_prices
     from gpuplan.render.prices import PRICE_ALIGNED, PRICE_HEADS, price_record, price_row
 
     form = form_of({"json": json, "csv": csv, "md": md})
@@ -102,9 +106,10 @@ def list_prices(
     if sort not in ORDERS:
         raise UsageError(Problem("usage.word", f"--sort {sort}: no such order", f"use {', '.join(ORDERS[:-1])} or {ORDERS[-1]}"))
     kind = kind_of_price(kind) if kind is not None else None
-    most = None if limit is None else count("limit", limit)
+    most = None if limit in (None, "all") else count("limit", limit)
     found = in_order(select_prices(_catalog(specs), words or (), kind=kind, region=region, every_status=every), sort)
     rows = found[:most]
+    glance = glance_at(found, _GLANCE) if not form and limit is None and len(found) > _MANY else rows
     if form == "json":
         print(jsonlib.dumps([price_record(row) for row in rows], indent=2, ensure_ascii=False))
     elif form == "csv":
@@ -121,13 +126,14 @@ def list_prices(
 
         # Without --all every price is a current one, which needs no column.
         kept = [at for at, head in enumerate(PRICE_HEADS) if every or head != "status"]
-        cells = [[price_row(row)[at] for at in kept] for row in rows]
+        cells = [[price_row(row)[at] for at in kept] for row in glance]
         heads, aligned = [PRICE_HEADS[at] for at in kept], "".join(PRICE_ALIGNED[at] for at in kept)
         sys.stdout.write(stacked(heads, cells, aligned, look_of(sys.stdout)))
         if len(rows) < len(found):
             say(f"note: the first {len(rows):,} of {so_many(len(found), 'price')}")
-        elif len(rows) > _MANY and sys.stdout.isatty():
-            say(f"note: {so_many(len(rows), 'price')}; `--limit 10` shows the first ten, `--kind on_demand` one kind alone")
+        elif len(glance) < len(rows):
+            what = f"{so_many(len(glance), 'price')}, each instance and kind once, of {len(rows):,}"
+            say(f"note: {what}: `--limit all` shows all, `--kind`, `--region` and `--limit 50` choose")
 
 
 @app.command(cls=Command)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -55,6 +56,11 @@ def find(name: str, extra_dirs: Sequence[Path] = (), *, cards_only: bool = False
             alike = card_of_file(path, extra_dirs)
             if alike is not None:
                 return alike
+        if path.suffix and not exists(from_home(path)):
+            from gpuplan.models.missing_files import ENDS, refuse_missing
+
+            if path.suffix.lower() in ENDS:
+                refuse_missing(path)
         return import_path(from_home(path))
     if not cards_only and (found := _elsewhere(name, extra_dirs)) is not None:
         return found
@@ -75,11 +81,24 @@ def find(name: str, extra_dirs: Sequence[Path] = (), *, cards_only: bool = False
         if cards_only
         else card_of_typed_name(name, extra_dirs) or card_by_name(unrouted(name), f"`{name}` is no card", extra_dirs)
     )
+    stored = stored or (None if cards_only else _with_its_count(name, extra_dirs))
     if stored is not None:
         return stored
     hint = made_from(name, [*names(extra_dirs), *generic_names()]) or "run `gpuplan models list`"
     hint += "; any other model: give its config.json, GGUF file or folder, or its size alone, such as `13b` or `30b-a3b`"
     raise UnknownError(Problem("model.unknown", f"no model named `{name}` is known", hint))
+
+
+def _with_its_count(name: str, extra_dirs: Sequence[Path]) -> ModelCard | None:
+    """The card of a name behind which stands what it counts, `T5 Large 770M`; None: it does not count so many."""
+    from gpuplan.models.ollama import of_that_size
+
+    stem, _, size = "-".join(name.split()).rpartition("-")
+    said = re.fullmatch(r"\d+(?:\.\d+)?[bm]", size.lower()) if stem and "/" not in name else None
+    card = of_that_size(stem.lower(), size.lower(), extra_dirs) if said is not None else None
+    if card is None:
+        return None
+    return card.replaced(notes=(*card.notes, f"`{name}` is no card: taken for {card.id}, which counts so many"))
 
 
 def imported(name: str) -> ModelCard:

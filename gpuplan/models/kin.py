@@ -67,9 +67,10 @@ def _size_of(card: str, *, counted: bool = False) -> Size | None:
     """
     from gpuplan.errors import GpuplanError
     from gpuplan.models.catalog import find
+    from gpuplan.models.diffusion.glance import diffusion_path
 
     said = size_in(card)
-    if said is not None and not (counted and said.active is None):
+    if (said is not None and not (counted and said.active is None)) or diffusion_path(card) is not None:
         return said
     try:
         count = find(card, cards_only=True).count()

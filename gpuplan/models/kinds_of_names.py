@@ -60,6 +60,8 @@ class KindsOfNames(Schema):
     sources: Annotated[dict[str, CardSource], Limits(1)]
     like: tuple[Like, ...]
     near: tuple[Near, ...] = ()
+    last: tuple[Near, ...] = ()
+    """Models of which nothing but their owner, or a word of what they do, is known: asked where no other entry fits."""
     of_size: tuple[str, ...] = ()
     """Cards of plain models, their sizes in their names: the nearest to a name that says its size and nothing else."""
 
@@ -99,7 +101,21 @@ def nearest(name: str) -> str:
     >>> nearest("gpt-4o").startswith("the nearest on record is `")
     True
     """
-    found = next((one for one in table().near if _fits(name, one.names)), None)
+    return _told(name, table().near)
+
+
+def last_resort(name: str) -> str:
+    """The same for a name of which nothing is known but its owner, or a word that says what the model does.
+
+    >>> last_resort("cross-encoder/something-new").startswith("the nearest on record is `bert-base`")
+    True
+    """
+    return _told(name, table().last)
+
+
+def _told(name: str, entries: tuple[Near, ...]) -> str:
+    """The hint of the first entry that fits a name; empty where none does."""
+    found = next((one for one in entries if _fits(name, one.names)), None)
     if found is None:
         return ""
     if not found.nearest:

@@ -52,6 +52,11 @@ class Tagged(Schema):
     source: str | None = None
 
 
+_MOST_OTHERS = 4
+_SAME_SIZE = 0.1
+"""How far a size in a tag may be from the parameters of the model that it means."""
+
+
 class Entry(Schema):
     """A model of the library: the size that `latest` is, and all sizes."""
 
@@ -204,6 +209,7 @@ def _of_table(name: str, made: Name, extra_dirs: Sequence[Path]) -> ModelCard:
     if entry is not None and not size and sized:
         size = next((one for one, held in entry.sizes.items() if sized in held.card.split("-")), sized)
     version = next((one for one in words if _VERSION.match(one)), "")
+    others = [one for one in entry.sizes if one != entry.latest] if entry is not None and not size and ":" not in name else []
     if entry is not None and not size and (made.tag == "latest" or not any(char.isdigit() for char in rest.replace(version, ""))):
         size = entry.latest
     tagged = entry.sizes.get(size) if entry is not None else None
@@ -225,6 +231,9 @@ def _of_table(name: str, made: Name, extra_dirs: Sequence[Path]) -> ModelCard:
         and not re.fullmatch(r"\d[\d.]*", one)
         and not (_VERSION.match(one) and (one in card.id or one[1:] in read_as or f"v0.{one[1:]}" in card.id))
     ]
+    if others and entry is not None:
+        also = " and ".join(f"`{made.model}:{one}`" for one in others[:_MOST_OTHERS])
+        said.append(f"`{name}` says no size: Ollama's own is {entry.latest}; there are also {also}")
     if odd:
         shown = ", ".join(f"`{one}`" for one in odd)
         said.append(f"{shown} in the tag was not read: is the model stored otherwise, say how with `--weights`")
@@ -279,6 +288,21 @@ def _type_in(tag: str, name: str) -> tuple[str | None, str]:
     return kind, tag[: found.start()]
 
 
+def of_that_size(stem: str, size: str, extra_dirs: Sequence[Path]) -> ModelCard | None:
+    """The card of a model whose name says no size, where a tag says its count (`mxbai-embed-large:335m`); None: it does not."""
+    from gpuplan.models.catalog import find
+    from gpuplan.models.name_size import size_in
+
+    said = size_in(f"{stem}-{size}") if size else None
+    try:
+        card = find(stem, extra_dirs, cards_only=True) if said is not None else None
+    except GpuplanError:
+        return None
+    if card is None or said is None:
+        return None
+    return card if abs(float(card.count().params_total.value) / (said.total * 1e9) - 1) < _SAME_SIZE else None
+
+
 def _by_name(name: str, made: Name, size: str, extra_dirs: Sequence[Path]) -> ModelCard:
     """The card whose name is nearly that of a model that the table does not have."""
     from gpuplan.models.catalog import find
@@ -293,6 +317,8 @@ def _by_name(name: str, made: Name, size: str, extra_dirs: Sequence[Path]) -> Mo
                 return find(one, extra_dirs, cards_only=True)
             except GpuplanError:
                 continue
+        if (card := of_that_size(stem, size, extra_dirs)) is not None:
+            return card
         # `qwen-3.6:27b` and `qwen3-omni:30b` are a card's name but for hyphens, or for what a token uses.
         alias = spelled_like(f"{stem}-{size}", card_names(extra_dirs)) if size else None
         if alias is not None:

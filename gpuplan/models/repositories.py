@@ -16,7 +16,7 @@ from typing import Annotated
 from gpuplan.errors import GpuplanError, did_you_mean
 from gpuplan.models.architecture import Architecture, Moe
 from gpuplan.models.card import CardSource, ModelCard, WeightsFormat
-from gpuplan.models.kinds_of_names import Like, built_like, is_apart, nearest, of_another_size, of_its_size, table
+from gpuplan.models.kinds_of_names import Like, built_like, is_apart, last_resort, nearest, of_another_size, of_its_size, table
 from gpuplan.models.letters import by_letters, pictures_alike
 from gpuplan.models.spellings import respelled, spelled_like, squeezed, unserved
 from gpuplan.schema import Limits, Schema, read
@@ -342,7 +342,12 @@ def made_from(name: str, known: Sequence[str]) -> str:
         return f"the nearest on record is `{near[0]}`: the version or the size in the name is not on record"
     if near:
         return did_you_mean(name, known)
-    return of_its_size(name) or by_letters(name, known) or next(filter(None, map(nearest, name.split("/")[:-1])), "")
+    return (
+        of_its_size(name)
+        or by_letters(name, known)
+        or next(filter(None, map(nearest, name.split("/")[:-1])), "")
+        or last_resort(name)
+    )
 
 
 _SIZE_IN = re.compile(r"[-_:](e?\d+(?:\.\d+)?[bm]|\d+x\d+(?:\.\d+)?b|\d+(?:\.\d+)?b-a\d+(?:\.\d+)?b)(?=$|[-_:])")

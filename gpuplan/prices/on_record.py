@@ -112,6 +112,14 @@ def _begins(accelerator: str, part: str) -> bool:
     return part.endswith("-") and accelerator.startswith(part)
 
 
+def glance_at(rows: Sequence[PricedOffer], most: int) -> list[PricedOffer]:
+    """The first rows of each instance and kind of price, in their order, so many at most: other regions say little more."""
+    seen: dict[tuple[str, str], PricedOffer] = {}
+    for row in rows:
+        seen.setdefault((row.name, row.offer.kind), row)
+    return list(seen.values())[:most]
+
+
 def in_order(rows: Sequence[PricedOffer], by: str) -> list[PricedOffer]:
     """The rows sorted: by name, by the price of the instance or of one accelerator, or the newest first; unknown ones last."""
     if by == "date":

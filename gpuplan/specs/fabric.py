@@ -203,7 +203,9 @@ def levels_of_instance(instance: Instance, system: System | None, accelerator: A
     if count <= inside:
         return inner
     if network is None:
-        raise no_network(instance.qualified_name, count, inside)
+        raise no_network(
+            instance.qualified_name, count, inside, accelerator.id if per_unit == 1 and count <= CARDS_IN_A_HOST else ""
+        )
     return (*inner, network)
 
 
@@ -258,10 +260,12 @@ def _ending_at(reached: int, problem: Problem) -> NoNetwork:
     return error
 
 
-def no_network(name: str, count: int, reached: int) -> NoNetwork:
-    """The error for more accelerators than the known levels join."""
+def no_network(name: str, count: int, reached: int, part: str = "") -> NoNetwork:
+    """The error for more accelerators than the known levels join; `part`: what one host may hold so many of."""
     what = f"no network is known that joins {count} accelerators of `{name}`: its fabric ends at {reached}"
     hint = f"name a system or an instance whose network is known, or give one: `2x{name}@ib-ndr`"
+    if part:
+        hint = f"`{count}x{part}` are so many in one host, with your price by --price; or {hint}"
     return _ending_at(reached, Problem("target.no-network", what, hint))
 
 

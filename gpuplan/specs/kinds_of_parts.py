@@ -28,6 +28,8 @@ class KindOfPart(Schema):
     """What says what they are."""
     machine: Literal["", "laptop", "server", "board"] = ""
     """What the names call where they are machines of a maker, which may say their part: a laptop has the one made for laptops."""
+    last: bool = False
+    """Only where nothing else is known of a name: what a maker or a site alone says."""
     names: Annotated[tuple[str, ...], Limits(1)]
     """As names are compared (lower case, hyphens); `*` stands for anything."""
 
@@ -87,4 +89,20 @@ def machine_of(name: str) -> str:
 
 def _entry(name: str) -> KindOfPart | None:
     wanted = key(name)
-    return next((one for one in table().kinds if any(fnmatchcase(wanted, pattern) for pattern in one.names)), None)
+    return next((one for one in table().kinds if not one.last and any(fnmatchcase(wanted, pattern) for pattern in one.names)), None)
+
+
+def last_resort(name: str) -> str:
+    """A hint for a name of which nothing else is known: what is known without its first or its last word, or of its maker alone.
+
+    >>> "`mi250x`" in last_resort("Pawsey Setonix"), last_resort("h100")
+    (True, '')
+    """
+    words = name.split()
+    fewer = (" ".join(words[1:]), " ".join(words[:-1]), " ".join(words[:-2])) if len(words) > 1 else ()
+    for one in fewer:
+        if one and (near := nearest(one)):
+            return f"{near} (`{one}`; what the rest of the name says is not looked at)"
+    wanted = key(name)
+    found = next((one for one in table().kinds if one.last and any(fnmatchcase(wanted, pattern) for pattern in one.names)), None)
+    return f"the nearest on record is {' or '.join(f'`{one}`' for one in found.nearest)}: {found.why}" if found is not None else ""

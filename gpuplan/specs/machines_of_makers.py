@@ -25,6 +25,8 @@ def part_of_machine(name: str, units: int, catalog: Catalog) -> str | None:
     read = reading(name, catalog) if kind else None
     if read is None:
         return None
+    if kind == "server" and read.accelerator.startswith("apple-"):
+        return None  # `PRIMERGY GX2570 M6` is a sixth make of that server.
     if kind == "server":
         return _of_server(name, units, read, catalog)
     part = _of_laptop(name, read, catalog) if kind == "laptop" else read.accelerator

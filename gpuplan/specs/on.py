@@ -6,6 +6,7 @@ import re
 
 from gpuplan.errors import Problem, UsageError
 from gpuplan.specs.catalog import Catalog
+from gpuplan.specs.makers_words import latin
 from gpuplan.specs.target import MOST_ACCELERATORS, Target, too_many
 from gpuplan.specs.target_by_name import target_by_name
 from gpuplan.specs.unlike import is_joined, refuse_joined
@@ -39,6 +40,7 @@ def parse_target(text: str, catalog: Catalog) -> Target:
         UnknownError: nothing is called that, or a network that the target needs is not known.
         SpecError: a data file is wrong.
     """
+    text = latin(text)
     bare = _TOLD.sub("", text)
     bare = bare.removesuffix(")") if bare.count(")") > bare.count("(") else bare
     text = _CLOCK.sub("", _LABEL.sub(r"\1", bare))

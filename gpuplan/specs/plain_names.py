@@ -14,7 +14,7 @@ from gpuplan.specs.target import MAKERS
 _MARKS = re.compile(r"\((?:r|tm|c)\)|[®™]", re.IGNORECASE)
 _BEHIND = re.compile(
     r"\s+(?:w/|with|@)\s.*$|\s+(?:\d+|dual|quad|six|eight|twelve|sixteen)-core\b.*$|\s+(?:cpu|processor)$"
-    r"|\s+(?:rack|system|chip|box|node|graphics|gpu|desktop|oam|mcm|ac|mba|edition|generation|gaming|passive|active|trio|suprim|vanguard|x|oc|community|secure|cloud|accelerator)$"
+    r"|\s+(?:rack|system|chip|box|node|graphics|gpu|desktop|oam|mcm|ac|mba|edition|generation|gaming|passive|active|trio|suprim|vanguard|x|oc|community|secure|cloud|accelerator|apu)$"
     r"|\s+(?:(?:dev|developer)[\s-]?kit|dual[\s-]slot|rev\.?\s*\w+|lite\s+hash\s+rate|lhr)$",
     re.IGNORECASE,
 )
@@ -173,6 +173,7 @@ def respelled(name: str) -> Iterator[str]:
     named = key(name)
     spelled = re.sub(r"-(?:laptop-gpu|mobile-gpu|mobile)(?=-|$)", "-laptop", named)
     spelled = re.sub(r"^(m\d(?:-pro|-max|-ultra)?)-(?:macbook(?:-air|-pro)?|mac-mini|mac-studio|imac)(?=-|$)", r"\1", spelled)
+    spelled = re.sub(r"-(\d+gb?)-laptop(?=-|$)", r"-laptop-\1", spelled)
     spelled = re.sub(r"(?<=-)(\d+)g$", r"\1gb", spelled)
     spelled = re.sub(r"^(gtx|rtx|rx)(?=\d|pro|a\d)", r"\1-", spelled)
     spelled = re.sub(r"(?<=-pro)(?=\d{4})|(?<=\d{4})(?=ada(?:-|$))", "-", spelled)

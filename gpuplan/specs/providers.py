@@ -272,7 +272,10 @@ def _instead(name: str, every: Sequence[Instance], accelerator: str | None, iden
             part = same[0].shape.accelerator
             own = f"or `--on {count}x{part}` with your price by --price"
             return f", and none on record has {count} of its accelerator", f"with {part} it has {_listed(some)}; {own}"
-        return "", f"with {same[0].shape.accelerator} it has {_listed(some)}"
+        none = accelerator is not None and all(one.shape.accelerator != accelerator for one in every)
+        unlike = f", and none on record has {accelerator}" if none else ""
+        own = f"; or `--on {accelerator}` with your price by --price" if none else ""
+        return unlike, f"with {same[0].shape.accelerator} it has {_listed(some)}{own}"
     if accelerator is None and (near := _near(name)):
         return "", near
     line = re.match(r"[a-z]+", key(name))

@@ -332,8 +332,9 @@ def _of_size(text: str, units: int, wanted: str, catalog: Catalog) -> Target | N
         memory = capacity_of(target.accelerator, float(said[1]) * (2**30 if said[2] == "gib" else 1e9), catalog, f"`{text}`")
     except UsageError as error:
         from gpuplan.specs.kinds_of_parts import nearest
+        from gpuplan.specs.plain_names import respelled
 
-        if near := nearest(wanted):
+        if near := next(filter(None, map(nearest, (wanted, *respelled(wanted)))), ""):
             raise UnknownError(Problem("target.unknown-name", error.problems[0].message, near)) from None
         raise
     notes = tuple(note for note in target.notes if note.code != "target.capacity")

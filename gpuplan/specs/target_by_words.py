@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from gpuplan.errors import GpuplanError, Note, Problem, UnknownError, UsageError, did_you_mean
 from gpuplan.specs.catalog import Catalog, key
+from gpuplan.specs.read_names import Reading
 from gpuplan.specs.target import FORMS, MAKERS, Target
 from gpuplan.specs.target_by_name import (
     find_instance,
@@ -108,7 +109,7 @@ def by_beginning(text: str, units: int, name: str, catalog: Catalog) -> Target:
 def _by_its_words(text: str, units: int, name: str, catalog: Catalog) -> Target:
     """What the words of a name mean that nothing begins with: a chip's part, a maker's spelling, a seller's machine."""
     # The tables are read where a name is not known.
-    from gpuplan.specs.kinds_of_parts import nearest
+    from gpuplan.specs.kinds_of_parts import machine_of, nearest
     from gpuplan.specs.plain_names import bracketed, counted_in_words, plain_names, respelled, unwrapped
     from gpuplan.specs.read_names import bare
 
@@ -135,7 +136,8 @@ def _by_its_words(text: str, units: int, name: str, catalog: Catalog) -> Target:
     try:
         full = _of_provider(name, units, catalog)
     except UnknownError as error:  # `Microsoft Maia 100` is a part, and no machine of Azure's.
-        unlike = ":" not in name and (error.problems[0].hint or "").startswith("its instances on record have")
+        told = error.problems[0].hint or ""
+        unlike = ":" not in name and (told.startswith(("its instances on record have", "name the acc")) or bool(machine_of(name)))
         if unlike and (near := nearest(name)):
             raise UnknownError(Problem("target.unknown-name", what, near)) from None
         raise
@@ -150,8 +152,6 @@ def _by_its_words(text: str, units: int, name: str, catalog: Catalog) -> Target:
 
 def _by_less_of_it(text: str, units: int, name: str, what: str, catalog: Catalog) -> Target:
     """What a part of a name means, or the error, `what`, with what comes nearest."""
-    from difflib import get_close_matches
-
     from gpuplan.specs.kinds_of_parts import nearest
     from gpuplan.specs.machines_of_makers import part_of_machine
     from gpuplan.specs.plain_names import counted_in_words, known_as, plain_names
@@ -169,6 +169,8 @@ def _by_less_of_it(text: str, units: int, name: str, what: str, catalog: Catalog
     several = alternatives(name)
     if several:
         raise several_parts(name, several, catalog)
+    if (board := _of_board(text, units, name, catalog)) is not None:
+        return board
     if (shorter := _without_words(name)) != name:
         try:
             found = target_by_name(f"{units}x {shorter}" if units > 1 else shorter, catalog)
@@ -195,6 +197,16 @@ def _by_less_of_it(text: str, units: int, name: str, what: str, catalog: Catalog
     turned = next(filter(None, ordered), None) or run_together(name, catalog)
     if turned is not None:
         return _taken_as(text, units, name, turned, catalog)
+    hint = _last_hint(name, read, said, catalog)
+    raise UnknownError(Problem("target.unknown-name", what, hint or FORMS))
+
+
+def _last_hint(name: str, read: Reading | None, said: str, catalog: Catalog) -> str:
+    """What to say of a name that nothing fits: what is spelled nearly so, what it holds (`read`, in words `said`), or its maker."""
+    from difflib import get_close_matches
+
+    from gpuplan.specs.kinds_of_parts import last_resort
+
     known = [one for kind in ("accelerators", "systems", "clusters") for one in (*catalog.paths(kind), *catalog.names(kind))]
     instances = list(catalog.names("instances"))
     short = [alias.partition(":")[2] for alias in instances if ":" in alias]
@@ -203,26 +215,59 @@ def _by_less_of_it(text: str, units: int, name: str, what: str, catalog: Catalog
         hint = said  # `GPU-T4-S` is not near to `tpu-v4-host`
     elif read is not None and not get_close_matches(key(name), known, 1, 0.85):
         hint = f"the nearest on record is `{read.accelerator}`, which its name holds: of what else it says no page was read"
-    raise UnknownError(Problem("target.unknown-name", what, hint or FORMS))
+    alike = any(len(word) > _TELLING and word in hint for word in key(name).split("-"))
+    if read is None and not alike and (told := last_resort(name)):
+        return told
+    return hint
+
+
+def _of_board(text: str, units: int, name: str, catalog: Catalog) -> Target | None:
+    """The graphics card that a shop's name of a board holds; None where it is no such name, or no card is called so."""
+    from gpuplan.specs.makers_words import card_in
+    from gpuplan.specs.plain_names import known_as
+
+    card = card_in(name)
+    if not card or known_as(name, catalog) is not None:
+        return None
+    whole = f"{units}x {card}" if units > 1 else card
+    try:
+        found = target_by_name(whole, catalog) or by_beginning(whole, units, card, catalog)
+    except GpuplanError:
+        return None
+    taken = Note("target.taken-as", f"`{name}` was taken as `{card}`", "what its maker changed is not on record")
+    return found.replaced(text=text, notes=(taken, *found.notes))
 
 
 _MOST_SIZES = 8
+_TELLING = 4
+"""A word of more letters tells what a name means, where a name on record has it too."""
 _NO_MEMORY = 2
 """How much larger a memory is than a number behind a part that can not mean it."""
+_WHERE = (
+    r"(?:[a-z]{2}(?:-gov)?-(?:north|south|east|west|central)[a-z]*-?\d[a-z]?"
+    r"|(?:us|europe|asia|australia|africa|me|northamerica|southamerica)-[a-z]+\d(?:-[a-f])?)"
+)
+"""A region of a cloud: `us-east-1`, `europe-west4`."""
 _WORDS = re.compile(
     r"^(?:tpu[\s-]vm|preemptible|spot|reserved|nvidia|amd|intel)\s+"
-    r"|\s+(?:spot|preemptible|on[\s-]demand|reserved|racks?|cluster|vm|instance|nvlink|hgx)$"
-    r"|\s+(?:fe|founders?[\s-]edition|edition)(?=$|\s+\d+\s?gb$)",
+    r"|\s+(?:spot|preemptible|on[\s-]demand|reserved|racks?|cluster|supercomputer|(?:gpu\s+)?nodes?|notebook|vm|instance|nvlink|hgx)$"
+    r"|\s+(?:fe|founders?[\s-]edition|edition)(?=$|\s+\d+\s?gb$)"
+    rf"|\s+(?:in\s+)?{_WHERE}$",
     re.IGNORECASE,
 )
-"""Words beside a part, a machine or a slice that say how it is rented, who made it or that it is one."""
+"""Words beside a part, a machine or a slice that say how it is rented and where, who made it or that it is one."""
+_REGION = re.compile(rf"\s({_WHERE})$", re.IGNORECASE)
+"""A region of a cloud behind a machine: `us-east-1`, `europe-west4`."""
 
 
 def _terms(name: str) -> str:
     """How to say the terms of a price that stand in a name, which are not read from there."""
     said = re.search(r"\b(spot|preemptible|interruptible|reserved)\b", name, re.IGNORECASE)
     kind = "" if said is None else "reserved_1yr" if said[1].lower() == "reserved" else "spot"
-    return f"`{said[1]}` is not read from a name: say `--price-kind {kind}`" if said is not None else ""
+    where = _REGION.search(name)
+    told = [f"`{said[1]}` is not read from a name: say `--price-kind {kind}`"] if said is not None else []
+    told += [f"`{where[1]}` is not read from a name: say `--region {where[1]}`"] if where is not None else []
+    return "; ".join(told)
 
 
 def _without_words(name: str) -> str:

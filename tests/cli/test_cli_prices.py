@@ -227,6 +227,11 @@ def test_so_many_of_a_list_of_prices(call: Call) -> None:
     assert first == whole[:3]
     said = call("prices", "list", "h100", "--limit", "3")
     assert said.err == f"note: the first 3 of {len(whole):,} prices\n"
-    assert call("prices", "list", "h100", "--kind", "spot").err == ""  # a pipe has them all
+    glance = call("prices", "list", "h100")
+    assert glance.err.startswith(f"note: 20 prices, each instance and kind once, of {len(whole):,}: `--limit all` shows all")
+    assert len(glance.out.splitlines()) < 100
+    every = call("prices", "list", "h100", "--kind", "spot", "--limit", "all")
+    assert every.err == ""
+    assert every.out.count("h100") > glance.out.count("h100")
     wrong = call("prices", "list", "h100", "--limit", "0")
     assert (wrong.code, wrong.err) == (2, "error: --limit 0: a whole number of at least 1 is wanted\n")

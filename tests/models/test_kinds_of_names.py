@@ -74,7 +74,7 @@ def test_a_name_without_its_owner_or_of_another_is_taken(name, card):
         ("claude-opus-4.5", "kimi-k2.5"),
         ("deepseek-ai/DeepSeek-V4.1-Flash", "deepseek-v4-flash"),
         ("LiquidAI/LFM2.5-VL-3B", "lfm2-2.6b"),
-        ("apple/DFN5B-CLIP-ViT-H-14-378", "clip-vit-large-patch14"),
+        ("apple/DFN5B-CLIP-ViT-H-14-378", "clip-vit-h-14"),
         ("qwen:110b", "qwen2.5-72b"),
     ],
 )
