@@ -350,6 +350,8 @@ def habits_of(
     if prepared and profile.adapters.unquantised is not None:
         wide = subject.habit("unquantised", profile.adapters.unquantised)
         found |= {"stream": wide} if wide.value > RECIPES["bf16"].activation else {}
+    if profile.recompute.kept is not None:
+        found["layer_input"] = subject.habit("kept_of_layer", profile.recompute.kept)
     if profile.adapters.dropout is not None:
         found["dropout"] = subject.habit("kept_by_dropout", profile.adapters.dropout)
     biases = {"up_bias": profile.experts.up_bias, "down_bias": profile.experts.down_bias}

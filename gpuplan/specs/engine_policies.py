@@ -357,6 +357,9 @@ class Recomputing(Schema):
     """What `selective` runs again where it picks no layers: the core of attention (Megatron), or all but every other matmul."""
     unread: Literal["made", "dropped"] = "made"
     """What nobody reads is made again too, or a compiler drops it: full recomputation leaves out the down projection."""
+    kept: StoredBytes | None = None
+    """Bytes of an element of the input that is kept of a layer that is run again: hidden states are fp32 where autocast casts what
+    products read and not the weights that embed and norm, all of which are trained; None: as other activations."""
     remade_attention: tuple[str, ...] = ()
     """Families of accelerators on which selective recomputation by operators runs attention again (its kernel is not listed)."""
 

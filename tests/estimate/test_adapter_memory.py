@@ -145,3 +145,17 @@ def test_whoever_shards_the_model_pays_for_the_same_adapters(engine: str) -> Non
     }  # fmt: skip
     lora, quantised = (float(runs[base].time.step.value) / batch for base, batch in (("bf16", 4.0), ("nf4-dq", 8.0)))
     assert quantised / lora == pytest.approx(450 / 437, abs=0.1)
+
+
+@pytest.mark.parametrize(
+    ("engine", "precision", "tuning", "each"),
+    [
+        # Autocast casts for products and keeps what embeds and norms, and with it the sums between layers, in fp32.
+        ("torch-loop", "bf16", {}, 4), ("torch-eager", "fp16", {}, 4), ("torch-eager", "bf16", {"lora": 16}, 2),
+        ("torch-loop", "bf16-pure", {}, 2), ("torch-eager", "bf16-pure", {}, 2), ("accelerate", "bf16", {}, 2),
+    ],
+)  # fmt: skip
+def test_inputs_of_layers_are_fp32_where_autocast_finds_fp32_weights(engine: str, precision: str, tuning: Any, each: int) -> None:
+    given = {"precision": precision, "recompute": "full"} | ({"tuning": Tuning(**tuning)} if tuning else {})
+    kept = part(figures(engine, **given), "activations")
+    assert kept == pytest.approx(28 * 1024 * 3072 * each + 1024 * 3072 * 2, rel=1e-6)  # The embedding's result has 16 bits.
