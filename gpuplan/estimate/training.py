@@ -357,7 +357,8 @@ def habits_of(
     biases = {"up_bias": profile.experts.up_bias, "down_bias": profile.experts.down_bias}
     found |= {name: subject.habit(f"expert_{name}", value) for name, value in biases.items() if value is not None}
     return KeepingHabits(
-        **found, repeats_heads=profile.attention.heads == "repeated", product_stays=profile.attention.parts == "of-product",
+        **found, repeats_heads=profile.attention.heads == "repeated", gathers_context=profile.attention.context == "gathered",
+        product_stays=profile.attention.parts == "of-product",
         remakes_attention=remakes_attention,
         inputs_apart=profile.tensor.inputs in ("apart", "copied"), inputs_copied=profile.tensor.inputs == "copied",
         sums_apart=profile.tensor.inputs == "summed", whole_edges=profile.tensor.edges == "whole",

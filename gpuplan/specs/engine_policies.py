@@ -393,6 +393,9 @@ class AttentionPolicy(Schema):
     """Bytes that the kernels between the products read and write for each score that is written out; None: as a fused softmax."""
     score_traffic_backward: BytesField | None = None
     """The same in the backward pass."""
+    context: Literal["passed", "gathered"] = "passed"
+    """Context parallel ranks pass keys and values on, or gather those of the whole sequence at once (PyTorch), and hold sums of
+    gradients in fp32 beside them (unless heads are exchanged for tokens)."""
     unfused_latent: tuple[str, ...] = ()
     """Families of accelerators on which latent attention (MLA) is not fused."""
 

@@ -57,6 +57,8 @@ class KeepingHabits(Record, kw_only=True):
     """One element of hidden states and what matmuls make of them, where it is not the recipe's."""
     layer_input: Term | None = None
     """One element of the input that is kept of a layer that is run again, where it is wider than other activations."""
+    gathers_context: bool = False
+    """Context parallel ranks gather the keys and values of whole sequences at once."""
     repeats_heads: bool = False
     """Keys and values are kept for every head of the queries."""
     remakes_attention: bool = False

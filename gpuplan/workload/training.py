@@ -33,7 +33,7 @@ from gpuplan.workload.documents import seen_document
 from gpuplan.workload.draft import LayerSetting
 from gpuplan.workload.edges import EdgeWays, EdgeWork, edge_work
 from gpuplan.workload.engine_habits import with_biases, with_habits
-from gpuplan.workload.exchanged_context import exchanged_context
+from gpuplan.workload.exchanged_context import attending_bytes, exchanged_context
 from gpuplan.workload.hand_over import hand_over, regathered
 from gpuplan.workload.kv_heads import kv_copies
 from gpuplan.workload.layer import layer_program
@@ -81,6 +81,8 @@ class BlockWork(Record, kw_only=True):
     """Bytes of one layer that wait in the host's memory."""
     working: Term | None = None
     """What the layer at work holds beyond what it keeps."""
+    attending: Term | None = None
+    """What it holds in all while its attention goes back, where ranks gather what they attend to; None: they gather nothing."""
     gradients: Term
     """Gradients that the layer at work holds in the backward pass beside what it keeps, at most."""
     multiplied: Term | None = None
@@ -222,6 +224,7 @@ def training_work(
             kept=total(f"activations.{key}", kept),
             recomputed_kept=keeper.saved(key, block, program, kept, plan.recompute, plan.saving.recompute_modules),
             working=keeper.working(key, program), gradients=keeper.gradients(key, program),
+            attending=attending_bytes(key, program, kept, plan, step, types) if keeper.habits.gathers_context else None,
             multiplied=keeper.multiplied(key, block, program),
             of_operators=keeper.of_operators(key, program, plan.recompute, plan.saving.recompute_modules),
             norms=block.norms, adapters=adapters, norm_width=keeper.norm_width(key), head_norms=_head_norms(block),

@@ -147,6 +147,22 @@ def test_whoever_shards_the_model_pays_for_the_same_adapters(engine: str) -> Non
     assert quantised / lora == pytest.approx(450 / 437, abs=0.1)
 
 
+@pytest.mark.parametrize(("engine", "kind", "gathers"), [("trl", "ring", True), ("trl", "ulysses", False), ("fsdp", "ring", False)])
+def test_ranks_of_a_context_that_gather_hold_all_keys_and_values(engine: str, kind: str, *, gathers: bool) -> None:
+    length, ranks = 2.0**20, 8
+    run = made(
+        "qwen3-0.6b", "8xh100-sxm-80gb", engine, seq_len=length, cp=ranks, cp_kind=kind, zero_stage=3,
+        recompute="full", global_batch=1.0,
+        saving=Saving(chunked_loss=True),
+    )  # fmt: skip
+    name = "activations.layer.attending.held"
+    held = [one.value for one in run.memory.peak.walk() if one.name == name]
+    queries, pairs = 16 * 128, 8 * 2 * 128
+    # Of all ranks and twice of this one in 16 bits, gradients of outputs and queries too; sums of gradients in fp32, two of each.
+    least = length / ranks * (2 * ((ranks + 2) * pairs + 2 * queries) + 4 * 2 * (queries + pairs))
+    assert held == ([pytest.approx(least)] if gathers else [])
+
+
 @pytest.mark.parametrize(
     ("engine", "precision", "tuning", "each"),
     [
