@@ -32,8 +32,11 @@ def own_watts(chip: Accelerator, system: str | None) -> Term | None:
 def with_borrowed_clock(
     chip: Accelerator, parameters: Mapping[str, Term], chain: Sequence[Link], catalog: Catalog, system: str | None = None
 ) -> dict[str, Term]:  # fmt: skip
-    """The parameters, with each borrowed `throttle` as it would be at this chip's rate and power limit in a system."""
-    link, power = next((link for link in chain if link.file.matmul), None), own_watts(chip, system)
+    """The parameters, with each borrowed `throttle` as it would be at this chip's rate and power limit in a system.
+
+    The lender is whose matmuls of 16 bits are taken; types that a nearer file tells are not borrowed (fp32 of a family).
+    """
+    link, power = next((link for link in chain if any(one in link.file.matmul for one in USUAL)), None), own_watts(chip, system)
     if link is None or not link.borrowed or link.file.describes != "accelerator" or power is None:
         return dict(parameters)
     lender = catalog.load(Accelerator, link.file.id)
@@ -41,9 +44,10 @@ def with_borrowed_clock(
     if lender_power is None:
         return dict(parameters)
     own, its = set(chip.dtypes()), set(lender.dtypes())
+    nearer = {f"matmul.{one}.throttle" for each in chain[: chain.index(link)] for one in each.file.matmul}
     found = dict(parameters)
     for name, term in parameters.items():
-        if not name.endswith(".throttle"):
+        if not name.endswith(".throttle") or name in nearer:
             continue
         dtype = next((one for one in (name.split(".")[-2], *USUAL) if one in own and one in its), None)
         if dtype is None:

@@ -285,8 +285,18 @@ def test_products_in_fp32_are_no_work_of_tensor_cores(on: str, size: float, publ
         name="mm", m=given(float(size)), n=given(float(size)), k=given(float(size)), batch=given(1.0), dtype="fp32",
         left_bytes=given(4.0, "B"), right_bytes=given(4.0, "B"), out_bytes=given(4.0, "B"),
     )  # fmt: skip
+    assert hw.parameter("matmul.fp32.throttle").value == 0
     taken: Any = matmul_seconds(item, hw).value
     assert 2.0 * size**3 / taken / 1e12 == pytest.approx(published, rel=0.09)
+
+
+def test_what_a_family_tells_of_one_type_hides_no_lender_of_others() -> None:
+    """GH200 borrows H100's clock under load in 16 bits, by its own limit of power, beside what its family tells of fp32."""
+    falls: list[Any] = [
+        hardware_of(parse_target(name, CATALOG), catalog=CATALOG).parameter("matmul.bf16.throttle").value
+        for name in ("gh200-96gb", "h100-sxm-80gb")
+    ]
+    assert 0 < falls[0] != falls[1]
 
 
 def test_missing_data_type_is_an_error_that_names_it() -> None:
