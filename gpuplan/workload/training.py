@@ -16,7 +16,7 @@ from gpuplan.formulas.training import (
     sharded_params,
 )
 from gpuplan.models.architecture import Architecture, Block
-from gpuplan.models.count import BlockCount, ParamCount
+from gpuplan.models.count import TOWERS, BlockCount, ParamCount
 from gpuplan.plan.again import run_again
 from gpuplan.plan.remat import Remat
 from gpuplan.plan.train import TrainPlan
@@ -118,7 +118,9 @@ class StageParams(Record):
     dense: Term
     experts: Term | None
     edges: Term | None
-    """The part of `dense` that belongs to embedding and head."""
+    """The part of `dense` that belongs to embedding and head, and to towers that make tokens of images."""
+    words: Term | None = None
+    """The part of that which belongs to embedding and head alone."""
 
 
 class TrainingWork(Record):
@@ -420,7 +422,9 @@ def _params(
     at_edges: Term | None = None
     if edges:
         at_edges = dense["edges"] = ways.params(f"{at}.edges", edges)
-    return StageParams(total(f"{at}.dense", dense), total(f"{at}.experts", experts) if experts else None, at_edges)
+    of_words = {name: term for name, term in edges.items() if name not in TOWERS}
+    words = at_edges if len(of_words) == len(edges) else ways.params(f"{at}.words", of_words)
+    return StageParams(total(f"{at}.dense", dense), total(f"{at}.experts", experts) if experts else None, at_edges, words)
 
 
 def _adapters(blocks: dict[str, BlockWork], stage: Stage, params: StageParams, plan: TrainPlan) -> StageParams:
@@ -431,7 +435,7 @@ def _adapters(blocks: dict[str, BlockWork], stage: Stage, params: StageParams, p
         for key, block in blocks.items()
         if block.adapters is not None
     }
-    edges = params.edges if plan.tuning.train_edges else None
+    edges = params.words if plan.tuning.train_edges else None
     if edges is not None:
         parts["edges"] = edges
     return StageParams(total(f"{at}.params", parts), None, edges)

@@ -147,6 +147,15 @@ def test_whoever_shards_the_model_pays_for_the_same_adapters(engine: str) -> Non
     assert quantised / lora == pytest.approx(450 / 437, abs=0.1)
 
 
+def test_a_tower_that_makes_tokens_of_images_is_not_trained_with_embedding_and_head() -> None:
+    """Qwen-VL README: LoRA on its base model trains `wte` and `lm_head` as well (finetune.py), and keeps its encoder frozen."""
+    both = [
+        part(figures(model="qwen-vl", seq_len=384.0, tuning=Tuning(lora=64, train_edges=more)), "optimizer")
+        for more in (False, True)
+    ]
+    assert both[1] - both[0] == pytest.approx((2 * 151936 + 1) * 4096 * 8)  # Moments in fp32, of the last norm too.
+
+
 @pytest.mark.parametrize(("engine", "kind", "gathers"), [("trl", "ring", True), ("trl", "ulysses", False), ("fsdp", "ring", False)])
 def test_ranks_of_a_context_that_gather_hold_all_keys_and_values(engine: str, kind: str, *, gathers: bool) -> None:
     length, ranks = 2.0**20, 8
