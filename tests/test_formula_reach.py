@@ -92,6 +92,8 @@ QUESTIONS = {
     "train llama-3.1-8b --on 6xa800-sxm-80gb --engine internevo --pp 6 --tp 1": "layers left over on the last stages",
     "train llama-3.1-405b --on 65536xh100-sxm-80gb@roce-400": "more accelerators than a published run has",
     "train llama-3.1-8b --on rtx-pro-6000-ws-2 --lora 16": "a level whose bus bandwidth was measured",
+    "train qwen3-0.6b --on 8xh100 --engine trl --cp 8 --seq-len 1024k --global-batch 1 --recompute full --offload activations"
+    " --chunked-loss": "keys and values of all ranks beside sums of gradients",
     "train llama-3.1-8b --on 4xgh200": "a module's limit less what its processor draws",
 }  # fmt: skip
 """Questions beyond the golden ones, and what each of them reaches."""

@@ -50,6 +50,9 @@ def transient_bytes(
         # Backwards, the feed-forward is gone before scores of attention come.
         beside = {"kept": layer_bytes(at, work), "gradients": _gradients(at, work)}
         moments = {"forward": found["recomputed_layer"], "backward": total(f"{at}.layer_and_gradients", beside)}
+        attending = {key: block.attending for key, block in work.blocks.items() if block.attending is not None}
+        if attending:
+            moments["attention"] = greatest(f"{at}.attention_going_back", attending)
         found["recomputed_layer"] = greatest(f"{at}.layer_at_work", moments)
     if stage.head is None or not work.edge.head:
         return found

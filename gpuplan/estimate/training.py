@@ -350,12 +350,15 @@ def habits_of(
     if prepared and profile.adapters.unquantised is not None:
         wide = subject.habit("unquantised", profile.adapters.unquantised)
         found |= {"stream": wide} if wide.value > RECIPES["bf16"].activation else {}
+    if profile.recompute.kept is not None:
+        found["layer_input"] = subject.habit("kept_of_layer", profile.recompute.kept)
     if profile.adapters.dropout is not None:
         found["dropout"] = subject.habit("kept_by_dropout", profile.adapters.dropout)
     biases = {"up_bias": profile.experts.up_bias, "down_bias": profile.experts.down_bias}
     found |= {name: subject.habit(f"expert_{name}", value) for name, value in biases.items() if value is not None}
     return KeepingHabits(
-        **found, repeats_heads=profile.attention.heads == "repeated", product_stays=profile.attention.parts == "of-product",
+        **found, repeats_heads=profile.attention.heads == "repeated", gathers_context=profile.attention.context == "gathered",
+        product_stays=profile.attention.parts == "of-product",
         remakes_attention=remakes_attention,
         inputs_apart=profile.tensor.inputs in ("apart", "copied"), inputs_copied=profile.tensor.inputs == "copied",
         gathered_kept=profile.tensor.gathered == "kept",

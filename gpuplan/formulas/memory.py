@@ -268,6 +268,34 @@ def logits_bytes(*, tokens: Count, vocab: Count, element_bytes: Bytes, copies: C
     return copies * tensor_bytes(tokens=tokens, width=vocab, element_bytes=element_bytes)
 
 
+@formula(
+    Source(
+        "engine",
+        "PyTorch: torch/distributed/tensor/experimental/_attention.py, _templated_ring_attention_backward, _AllGatherRotater",
+        "https://github.com/pytorch/pytorch/blob/0123248a484ffe531edb5098b986c1bac08cd296/torch/distributed/tensor/experimental/_attention.py",
+        note="convert_to_f32; flash attention sums the gradient of queries in fp32 itself",
+    )
+)
+def gathered_attention_bytes(
+    *, tokens: Count, q_width: Count, kv_width: Count, ranks: Count, element: Bytes, sums: Bytes
+) -> Bytes:  # fmt: skip
+    """What attention of context parallel ranks holds going back, beside what its layer kept: one gather is there for all rounds.
+
+    Keys and values of all ranks, and this one's own side by side; gradients of the output and of what the kernel read; in `sums`
+    bytes each the gradients of queries, of this round and of all, and those of keys and values, as they came and as they go on.
+
+    >>> gathered_attention_bytes(tokens=1.0, q_width=4.0, kv_width=2.0, ranks=8.0, element=2.0, sums=4.0)
+    104.0
+    >>> gathered_attention_bytes(tokens=1.0, q_width=4.0, kv_width=2.0, ranks=1.0, element=2.0, sums=4.0)
+    0.0
+    """
+    return where(
+        ranks > 1,
+        tokens * (element * (kv_width * (ranks + 2.0) + 2.0 * q_width) + sums * (2.0 * q_width + 2.0 * kv_width)),
+        0.0 * tokens * element,
+    )
+
+
 @formula(LIGER)
 def fused_loss_bytes(*, tokens: Count, vocab: Count, width: Count, element: Bytes, gradient: Bytes) -> Bytes:
     """Bytes that a head fused with its loss holds: logits of one piece of the tokens, and the gradient of all hidden states.

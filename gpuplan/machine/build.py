@@ -265,7 +265,7 @@ def _calibrated(
 
 def _borrowed(chip: Accelerator, chain: Sequence[Link]) -> Iterator[Note]:
     """What the reader must know of kernels that were measured on another chip, or on none."""
-    matmul = next((link for link in chain if link.file.matmul), chain[0])
+    matmul = overlay.lender(chain) or chain[0]
     attention = next((link for link in chain if link.file.attention is not None), chain[0])
     for kinds, link in (
         [("kernels", matmul)] if matmul.file is attention.file else [("matmuls", matmul), ("attention kernels", attention)]

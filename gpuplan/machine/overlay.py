@@ -29,6 +29,10 @@ ON_EIGHT_BITS = "bf16_on_fp8"
 """16-bit queries over 8-bit keys and values, which some kernels convert on the way."""
 
 
+USUAL = ("bf16", "fp16")
+"""The types whose matmuls stand for those of a chip."""
+
+
 class Link(Record):
     """A measured file in the order of its claim, and how much its residual ranges are widened."""
 
@@ -99,6 +103,12 @@ def chain_of(
     if "generic" in paths:
         links.append(Link(catalog.read(Measured, paths["generic"]), 1.0, True))
     return tuple(links)
+
+
+def lender(chain: Sequence[Link]) -> Link | None:
+    """The file whose matmuls are a chip's: the nearest with some of 16 bits, else with any; None: no file has any."""
+    some = [link for link in chain if link.file.matmul]
+    return next((link for link in some if any(one in link.file.matmul for one in USUAL)), some[0] if some else None)
 
 
 def of_its_time(chain: Sequence[Link], engine: str | None, then: str | None) -> tuple[Link, ...]:

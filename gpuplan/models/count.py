@@ -20,10 +20,11 @@ PATCHES = "patch_embedding"
 """What makes a position of a patch of an image, in models whose sequences are images (ViT)."""
 LAYER_EMBEDDING = "layer_embedding"
 """The part of `Architecture.extra_params` that is a table of rows of tokens, as the embedding is (Gemma 3n)."""
-NOT_IN_ACTIVE = frozenset({
-    "vision_tower", "audio_tower", "vision_projector", "audio_projector", "multi_token_prediction", "class_head",
-    "timestep_embedder", "final_modulation", LAYER_EMBEDDING, "vision_and_audio_towers",
-})  # fmt: skip
+TOWERS = frozenset({"vision_tower", "audio_tower", "vision_projector", "audio_projector", "vision_and_audio_towers"})
+"""Names of `Architecture.extra_params` that make tokens of images and sounds."""
+NOT_IN_ACTIVE = TOWERS | {
+    "multi_token_prediction", "class_head", "timestep_embedder", "final_modulation", LAYER_EMBEDDING,
+}  # fmt: skip
 """Names of `Architecture.extra_params` that a token does not pass through: other towers, and what works once an image."""
 
 

@@ -365,6 +365,9 @@ class Recomputing(Schema):
     """What `selective` runs again where it picks no layers: the core of attention (Megatron), or all but every other matmul."""
     unread: Literal["made", "dropped"] = "made"
     """What nobody reads is made again too, or a compiler drops it: full recomputation leaves out the down projection."""
+    kept: StoredBytes | None = None
+    """Bytes of an element of the input that is kept of a layer that is run again: hidden states are fp32 where autocast casts what
+    products read and not the weights that embed and norm, all of which are trained; None: as other activations."""
     remade_attention: tuple[str, ...] = ()
     """Families of accelerators on which selective recomputation by operators runs attention again (its kernel is not listed)."""
 
@@ -398,6 +401,9 @@ class AttentionPolicy(Schema):
     """Bytes that the kernels between the products read and write for each score that is written out; None: as a fused softmax."""
     score_traffic_backward: BytesField | None = None
     """The same in the backward pass."""
+    context: Literal["passed", "gathered"] = "passed"
+    """Context parallel ranks pass keys and values on, or gather those of the whole sequence at once (PyTorch), and hold sums of
+    gradients in fp32 beside them (unless heads are exchanged for tokens)."""
     unfused_latent: tuple[str, ...] = ()
     """Families of accelerators on which latent attention (MLA) is not fused."""
 

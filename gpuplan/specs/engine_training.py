@@ -228,7 +228,8 @@ class TrainingProfile(Schema):
 
     def in_16_bits(self) -> TrainingProfile:
         """The profile of a run without autocast, whose weights have 16 bits: what nothing casts."""
-        return self if self.unmixed is None else self.replaced(**self.unmixed.changes(self))
+        made = self.replaced(recompute=self.recompute.replaced(kept=None))
+        return made if made.unmixed is None else made.replaced(**made.unmixed.changes(made))
 
     def run(
         self,

@@ -55,6 +55,10 @@ class KeepingHabits(Record, kw_only=True):
     """Bytes of a score that only the layer at work holds."""
     stream: Term | None = None
     """One element of hidden states and what matmuls make of them, where it is not the recipe's."""
+    layer_input: Term | None = None
+    """One element of the input that is kept of a layer that is run again, where it is wider than other activations."""
+    gathers_context: bool = False
+    """Context parallel ranks gather the keys and values of whole sequences at once."""
     repeats_heads: bool = False
     """Keys and values are kept for every head of the queries."""
     remakes_attention: bool = False
@@ -371,7 +375,7 @@ class KeptTensors(Record, kw_only=True):
         width = self.norm_width(key)
         if streams > 1:
             width = self.leaves.times(f"activations.{key}.streams_width", self.leaves(f"{key}.streams", streams), width)
-        return self.bytes(f"activations.{key}.input", width)
+        return self.bytes(f"activations.{key}.input", width, element=None if self.tuning.frozen else self.habits.layer_input)
 
     def tensor(self, name: str, one: Tensor) -> Term:
         """Bytes of one kept tensor, in the type in which it is kept."""

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from gpuplan.formulas.basic import product
-from gpuplan.formulas.memory import tensor_bytes
+from gpuplan.formulas.memory import gathered_attention_bytes, tensor_bytes
 from gpuplan.formulas.training import rank_tokens
+from gpuplan.num import all_true
+from gpuplan.plan.precision import byte
 from gpuplan.plan.train import TrainPlan
-from gpuplan.term import total
+from gpuplan.term import Term, total
 from gpuplan.work import Collective
 from gpuplan.workload.context import Types
-from gpuplan.workload.program import LayerProgram
+from gpuplan.workload.program import FEED_FORWARD, LayerProgram
 
 if TYPE_CHECKING:
     from gpuplan.workload.training import StepTerms
@@ -34,6 +37,27 @@ def exchanged_context(key: str, forward: LayerProgram, plan: TrainPlan, step: St
     if plan.parallel.cp_kind == "ulysses":
         return heads_for_tokens(key, forward, step, types)
     return Collective(name=f"context.{key}", kind="all_gather", size=size, group=step.cp, stride=step.tp)
+
+
+def attending_bytes(
+    key: str, forward: LayerProgram, kept: Mapping[str, Term], plan: TrainPlan, step: StepTerms, types: Types
+) -> Term | None:  # fmt: skip
+    """What a layer holds while its attention goes back, where ranks gather what they attend to: the feed-forward is gone by then.
+
+    None: they gather nothing.
+    """
+    if not forward.attentions or plan.parallel.cp_kind == "ulysses" or all_true(step.cp.value == 1):
+        return None
+    core, at = forward.attentions[0], f"activations.{key}.attending"
+    width = total(f"{at}.kv_dims", {"k": core.k_dim, "v": core.v_dim})
+    held = gathered_attention_bytes.term(
+        f"{at}.held", tokens=rank_tokens.term(f"{at}.tokens", micro_batch=step.micro_batch, seq_len=step.seq_len, cp=step.cp),
+        q_width=product.term(f"{at}.q_width", a=core.heads, b=core.k_dim),
+        kv_width=product.term(f"{at}.kv_width", a=core.kv_heads, b=width), ranks=step.cp, element=types.activation,
+        sums=byte("recipe.fp32_bytes", 4.0),
+    )  # fmt: skip
+    gone = {part.value for part in FEED_FORWARD} | {"router"}
+    return total(at, {"attention": held} | {name: size for name, size in kept.items() if name not in gone})
 
 
 def heads_for_tokens(key: str, forward: LayerProgram, step: StepTerms, types: Types) -> Collective:

@@ -16,7 +16,7 @@ from gpuplan.formulas.training import (
     sharded_params,
 )
 from gpuplan.models.architecture import Architecture, Block
-from gpuplan.models.count import BlockCount, ParamCount
+from gpuplan.models.count import TOWERS, BlockCount, ParamCount
 from gpuplan.plan.again import run_again
 from gpuplan.plan.remat import Remat
 from gpuplan.plan.train import TrainPlan
@@ -33,7 +33,7 @@ from gpuplan.workload.documents import seen_document
 from gpuplan.workload.draft import LayerSetting
 from gpuplan.workload.edges import EdgeWays, EdgeWork, edge_work
 from gpuplan.workload.engine_habits import with_biases, with_habits
-from gpuplan.workload.exchanged_context import exchanged_context
+from gpuplan.workload.exchanged_context import attending_bytes, exchanged_context
 from gpuplan.workload.hand_over import hand_over, regathered
 from gpuplan.workload.kv_heads import kv_copies
 from gpuplan.workload.layer import layer_program
@@ -81,6 +81,8 @@ class BlockWork(Record, kw_only=True):
     """Bytes of one layer that wait in the host's memory."""
     working: Term | None = None
     """What the layer at work holds beyond what it keeps."""
+    attending: Term | None = None
+    """What it holds in all while its attention goes back, where ranks gather what they attend to; None: they gather nothing."""
     gradients: Term
     """Gradients that the layer at work holds in the backward pass beside what it keeps, at most."""
     multiplied: Term | None = None
@@ -116,7 +118,9 @@ class StageParams(Record):
     dense: Term
     experts: Term | None
     edges: Term | None
-    """The part of `dense` that belongs to embedding and head."""
+    """The part of `dense` that belongs to embedding and head, and to towers that make tokens of images."""
+    words: Term | None = None
+    """The part of that which belongs to embedding and head alone."""
 
 
 class TrainingWork(Record):
@@ -222,6 +226,7 @@ def training_work(
             kept=total(f"activations.{key}", kept),
             recomputed_kept=keeper.saved(key, block, program, kept, plan.recompute, plan.saving.recompute_modules),
             working=keeper.working(key, program), gradients=keeper.gradients(key, program),
+            attending=attending_bytes(key, program, kept, plan, step, types) if keeper.habits.gathers_context else None,
             multiplied=keeper.multiplied(key, block, program),
             of_operators=keeper.of_operators(key, program, plan.recompute, plan.saving.recompute_modules),
             norms=block.norms, adapters=adapters, norm_width=keeper.norm_width(key), head_norms=_head_norms(block),
@@ -417,7 +422,9 @@ def _params(
     at_edges: Term | None = None
     if edges:
         at_edges = dense["edges"] = ways.params(f"{at}.edges", edges)
-    return StageParams(total(f"{at}.dense", dense), total(f"{at}.experts", experts) if experts else None, at_edges)
+    of_words = {name: term for name, term in edges.items() if name not in TOWERS}
+    words = at_edges if len(of_words) == len(edges) else ways.params(f"{at}.words", of_words)
+    return StageParams(total(f"{at}.dense", dense), total(f"{at}.experts", experts) if experts else None, at_edges, words)
 
 
 def _adapters(blocks: dict[str, BlockWork], stage: Stage, params: StageParams, plan: TrainPlan) -> StageParams:
@@ -428,7 +435,7 @@ def _adapters(blocks: dict[str, BlockWork], stage: Stage, params: StageParams, p
         for key, block in blocks.items()
         if block.adapters is not None
     }
-    edges = params.edges if plan.tuning.train_edges else None
+    edges = params.words if plan.tuning.train_edges else None
     if edges is not None:
         parts["edges"] = edges
     return StageParams(total(f"{at}.params", parts), None, edges)

@@ -145,3 +145,42 @@ def test_whoever_shards_the_model_pays_for_the_same_adapters(engine: str) -> Non
     }  # fmt: skip
     lora, quantised = (float(runs[base].time.step.value) / batch for base, batch in (("bf16", 4.0), ("nf4-dq", 8.0)))
     assert quantised / lora == pytest.approx(450 / 437, abs=0.1)
+
+
+def test_a_tower_that_makes_tokens_of_images_is_not_trained_with_embedding_and_head() -> None:
+    """Qwen-VL README: LoRA on its base model trains `wte` and `lm_head` as well (finetune.py), and keeps its encoder frozen."""
+    both = [
+        part(figures(model="qwen-vl", seq_len=384.0, tuning=Tuning(lora=64, train_edges=more)), "optimizer")
+        for more in (False, True)
+    ]
+    assert both[1] - both[0] == pytest.approx((2 * 151936 + 1) * 4096 * 8)  # Moments in fp32, of the last norm too.
+
+
+@pytest.mark.parametrize(("engine", "kind", "gathers"), [("trl", "ring", True), ("trl", "ulysses", False), ("fsdp", "ring", False)])
+def test_ranks_of_a_context_that_gather_hold_all_keys_and_values(engine: str, kind: str, *, gathers: bool) -> None:
+    length, ranks = 2.0**20, 8
+    run = made(
+        "qwen3-0.6b", "8xh100-sxm-80gb", engine, seq_len=length, cp=ranks, cp_kind=kind, zero_stage=3,
+        recompute="full", global_batch=1.0,
+        saving=Saving(chunked_loss=True),
+    )  # fmt: skip
+    name = "activations.layer.attending.held"
+    held = [one.value for one in run.memory.peak.walk() if one.name == name]
+    queries, pairs = 16 * 128, 8 * 2 * 128
+    # Of all ranks and twice of this one in 16 bits, gradients of outputs and queries too; sums of gradients in fp32, two of each.
+    least = length / ranks * (2 * ((ranks + 2) * pairs + 2 * queries) + 4 * 2 * (queries + pairs))
+    assert held == ([pytest.approx(least)] if gathers else [])
+
+
+@pytest.mark.parametrize(
+    ("engine", "precision", "tuning", "each"),
+    [
+        # Autocast casts for products and keeps what embeds and norms, and with it the sums between layers, in fp32.
+        ("torch-loop", "bf16", {}, 4), ("torch-eager", "fp16", {}, 4), ("torch-eager", "bf16", {"lora": 16}, 2),
+        ("torch-loop", "bf16-pure", {}, 2), ("torch-eager", "bf16-pure", {}, 2), ("accelerate", "bf16", {}, 2),
+    ],
+)  # fmt: skip
+def test_inputs_of_layers_are_fp32_where_autocast_finds_fp32_weights(engine: str, precision: str, tuning: Any, each: int) -> None:
+    given = {"precision": precision, "recompute": "full"} | ({"tuning": Tuning(**tuning)} if tuning else {})
+    kept = part(figures(engine, **given), "activations")
+    assert kept == pytest.approx(28 * 1024 * 3072 * each + 1024 * 3072 * 2, rel=1e-6)  # The embedding's result has 16 bits.

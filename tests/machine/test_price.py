@@ -271,6 +271,34 @@ def test_arrays_equal_scalars(hw: Hardware) -> None:
         assert np.broadcast_to(got, 3) == pytest.approx([seconds(one, hw).value for one in singles], rel=1e-12)
 
 
+@pytest.mark.parametrize(
+    ("on", "size", "published"),
+    [
+        ("v100-sxm2-16gb", 1024, 10.56), ("v100-sxm2-16gb", 2048, 12.71), ("v100-sxm2-16gb", 8192, 14.38),
+        ("h100-sxm-80gb", 1024, 37.39), ("h100-sxm-80gb", 4096, 51.88), ("a40", 2048, 21.44), ("rtx-3080-ti", 4096, 24.02),
+        ("rtx-4090", 8192, 53.41), ("rtx-5080", 8192, 33.09), ("a100-pcie-80gb", 4500, 18.88),
+    ],
+)  # fmt: skip
+def test_products_in_fp32_are_no_work_of_tensor_cores(on: str, size: float, published: float) -> None:
+    hw = hardware_of(parse_target(on, CATALOG), catalog=CATALOG)
+    item = Matmul(
+        name="mm", m=given(float(size)), n=given(float(size)), k=given(float(size)), batch=given(1.0), dtype="fp32",
+        left_bytes=given(4.0, "B"), right_bytes=given(4.0, "B"), out_bytes=given(4.0, "B"),
+    )  # fmt: skip
+    assert hw.parameter("matmul.fp32.throttle").value == 0
+    taken: Any = matmul_seconds(item, hw).value
+    assert 2.0 * size**3 / taken / 1e12 == pytest.approx(published, rel=0.09)
+
+
+def test_what_a_family_tells_of_one_type_hides_no_lender_of_others() -> None:
+    """GH200 borrows H100's clock under load in 16 bits, by its own limit of power, beside what its family tells of fp32."""
+    falls: list[Any] = [
+        hardware_of(parse_target(name, CATALOG), catalog=CATALOG).parameter("matmul.bf16.throttle").value
+        for name in ("gh200-96gb", "h100-sxm-80gb")
+    ]
+    assert 0 < falls[0] != falls[1]
+
+
 def test_missing_data_type_is_an_error_that_names_it() -> None:
     with pytest.raises(UnknownError, match=r"A100.* has no fp8 rate"):
         matmul_seconds(matmul(1.0, 1.0, 1.0, "fp8"), MACHINES["dgx-a100-640gb"])
