@@ -190,11 +190,12 @@ def told(some: Sequence[tuple[Case, tuple[float, float]]]) -> str:
 
 
 def left_out(rows: Sequence[Row], engines: Mapping[str, dict[str, Any]]) -> list[Case]:
-    """The peaks of each source, estimated with the profiles that never saw it."""
-    made: list[Case] = []
-    for name in dict.fromkeys(row.set for row in rows):
+    """The peaks of each source, estimated with the profiles that never saw it: those that none saw together."""
+    names, taught = list(dict.fromkeys(row.set for row in rows)), {name for names in KNEW.values() for name in names}
+    made = cases([row for row in rows if row.set not in taught], engines)
+    for name in taught.intersection(names):
         made += cases([row for row in rows if row.set == name], unlearnt(engines, name))
-    return made
+    return sorted(made, key=lambda one: names.index(one.source))
 
 
 def peaks() -> list[Row]:

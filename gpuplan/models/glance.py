@@ -62,7 +62,10 @@ def called_in(folder: Path, name: str, kind: str = "") -> Iterator[Path]:
     if not str(folder).startswith(_OURS):
         yield from (path for path in cards_in(folder) if is_called(path, name, kind))
         return
-    for seen in _listed(folder):
+    listed = _listed(folder)
+    if _lowered.cache_info().currsize >= len(listed) and name not in _all_lowered(listed):
+        return  # Once all were read they are looked through at once: most of what is asked for on the way to a name is in none.
+    for seen in listed:
         if name in _lowered(*seen) and (not kind or f"kind: {kind}" in _text(*seen)) and name in _aliases(*seen):
             yield _path(seen[0])
 
@@ -116,6 +119,11 @@ def _path(path: str) -> Path:
 @lru_cache(maxsize=2048)
 def _lowered(path: str, modified: int, size: int) -> str:
     return _text(path, modified, size).lower()
+
+
+@lru_cache(maxsize=8)
+def _all_lowered(cards: tuple[_Seen, ...]) -> str:
+    return "\n".join(_lowered(*seen) for seen in cards)
 
 
 @lru_cache(maxsize=2048)

@@ -60,6 +60,7 @@ def of_size(name: str, cards: Sequence[str]) -> tuple[str, ...]:
     return tuple(sorted((one for one in cards if far[one] <= _ALIKE), key=far.__getitem__))
 
 
+@cache
 def _size_of(card: str, *, counted: bool = False) -> Size | None:
     """The size of a card, by its name or its count; `counted`: by its count where its name does not say what a token uses.
 

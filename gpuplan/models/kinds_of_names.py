@@ -7,11 +7,12 @@ nearest, and why gpuplan does not know them.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from functools import cache, lru_cache
 from math import log
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal, NamedTuple
 
 from gpuplan.models.card import CardSource
 from gpuplan.models.kin import kin_of, of_size
@@ -85,8 +86,12 @@ def built_like(name: str) -> Like | None:
     >>> built_like("agentica-org/DeepCoder-14B-Preview").card
     'qwen2.5-14b'
     """
-    other = _OTHER.search(name) is not None
-    return next((one for one in table().like if _fits(name, one.names, whole=other or of_another_size(name, one.card))), None)
+    other, full = _OTHER.search(name) is not None, _spelt(name)[0]
+    for one in _fitting(name, _patterns("like")):
+        like = table().like[one]
+        if full in like.names if other or of_another_size(name, like.card) else _fits(name, like.names):
+            return like
+    return None
 
 
 def of_another_size(name: str, card: str) -> bool:
@@ -101,7 +106,7 @@ def nearest(name: str) -> str:
     >>> nearest("gpt-4o").startswith("the nearest on record is `")
     True
     """
-    return _told(name, table().near)
+    return _told(name, "near")
 
 
 def last_resort(name: str) -> str:
@@ -110,12 +115,13 @@ def last_resort(name: str) -> str:
     >>> last_resort("cross-encoder/something-new").startswith("the nearest on record is `bert-base`")
     True
     """
-    return _told(name, table().last)
+    return _told(name, "last")
 
 
-def _told(name: str, entries: tuple[Near, ...]) -> str:
-    """The hint of the first entry that fits a name; empty where none does."""
-    found = next((one for one in entries if _fits(name, one.names)), None)
+def _told(name: str, kind: Literal["near", "last"]) -> str:
+    """The hint of the first entry of a kind that fits a name; empty where none does."""
+    entries: tuple[Near, ...] = getattr(table(), kind)
+    found = next((entries[one] for one in _fitting(name, _patterns(kind)) if _fits(name, entries[one].names)), None)
     if found is None:
         return ""
     if not found.nearest:
@@ -140,7 +146,7 @@ def is_apart(name: str) -> bool:
     >>> is_apart("openbmb/MiniCPM-V"), is_apart("minicpm-v")
     (True, False)
     """
-    return any(_fits(name, one.names, whole=True) for one in table().near)
+    return _spelt(name)[0] in _patterns("near").plain
 
 
 def of_its_size(name: str) -> str:
@@ -167,11 +173,44 @@ def _plain_of_size(name: str) -> str:
     return min(alike, key=lambda card: said.away(alike[card]))
 
 
-def _fits(name: str, patterns: tuple[str, ...], *, whole: bool = False) -> bool:
-    """Whether a pattern means the name; `whole`: only one with its owner and without `*` does."""
+_LETTERS = 2
+
+
+class _Patterns(NamedTuple):
+    """The names of all entries of a kind by the entry's number: those that stand as they are, and those with `*` in them."""
+
+    plain: Mapping[str, tuple[int, ...]]
+    """All of them as they stand: a name may be written as a pattern is."""
+    open_ended: Mapping[str, tuple[tuple[int, str], ...]]
+    """The others' numbers and what they begin with, by the first letters of that."""
+
+
+@cache
+def _patterns(kind: Literal["like", "near", "last"]) -> _Patterns:
+    plain: dict[str, tuple[int, ...]] = {}
+    open_ended: dict[str, tuple[tuple[int, str], ...]] = {}
+    for number, entry in enumerate(getattr(table(), kind)):
+        for one in entry.names:
+            plain[one] = (*plain.get(one, ()), number)
+        for begins, _ in _sorted_out(entry.names)[1]:
+            open_ended[begins[:_LETTERS]] = (*open_ended.get(begins[:_LETTERS], ()), (number, begins))
+    return _Patterns(plain, open_ended)
+
+
+def _fitting(name: str, known: _Patterns) -> list[int]:
+    """The numbers of the entries that a name may fit, in order: the others cannot be meant."""
     full, tail = _spelt(name)
-    if whole:
-        return full in patterns
+    found = {*known.plain.get(full, ()), *known.plain.get(tail, ())}
+    for letters in {said[:length] for said in (full, tail) for length in range(_LETTERS + 1)}:
+        for number, begins in known.open_ended.get(letters, ()):
+            if full.startswith(begins) or tail.startswith(begins):
+                found.add(number)
+    return sorted(found)
+
+
+def _fits(name: str, patterns: tuple[str, ...]) -> bool:
+    """Whether a pattern means the name."""
+    full, tail = _spelt(name)
     plain, open_ended = _sorted_out(patterns)
     if tail in plain or ("/" in full and full in plain):
         return True

@@ -322,7 +322,7 @@ def made_from(name: str, known: Sequence[str]) -> str:
     >>> made_from("teknium/OpenHermes-2.5-Mistral-7B", ["mistral-7b", "llama-2-7b"])
     'its name says that it was made from `mistral-7b`: ask for that if it is built alike'
     """
-    if hint := nearest(name) or nearest(respelled(name)) or nearest(_FILES.sub("", name)):
+    if hint := next(filter(None, map(nearest, dict.fromkeys((name, respelled(name), _FILES.sub("", name))))), ""):
         return hint
     if hint := next(filter(None, map(nearest, name.split("/")[1:-1])), "") or pictures_alike(name):
         return hint  # `openai/gpt-image-2/edit`: what is done with a model stands behind it.

@@ -75,7 +75,11 @@ def paired(ask: ServeAsk, library: Library) -> Pair:
     """
     write, read = settled(_writing(ask), library, decodes=True), settled(_reading(ask), library)
     first = _pair(ask, library, write, read)
-    return first if ask.rate is None else _soonest(ask, library, first, write, read)
+    if ask.rate is None:
+        return first
+    found = _soonest(ask, library, first, write, read)
+    # Of the pair that is answered alone: ranges take longer to find than the pairs themselves.
+    return found.replaced(answer=found.answer.replaced(notes=(*found.answer.notes, *_narrow(found.answer))))
 
 
 def _pair(ask: ServeAsk, library: Library, write: Settled, read: Settled) -> Pair:
@@ -96,7 +100,6 @@ def _pair(ask: ServeAsk, library: Library, write: Settled, read: Settled) -> Pai
     answer = _answer(ask, made, write, read, prompts, answers, (*write.chosen, *chosen))
     if asked.rate is not None:
         answer = answer.replaced(filled=("prefill_utilization", "decode_utilization"))
-        answer = answer.replaced(notes=(*answer.notes, *_narrow(answer)))
     return Pair(answer=answer, prompts=prompts, answers=answers, links=links)
 
 

@@ -200,14 +200,17 @@ def chosen_with(
             looked_at, fitting = also[1].looked_at + result.looked_at, also[1].fitting + result.fitting
             habits, chosen, result = piped, also[0], also[1].replaced(looked_at=looked_at, fitting=fitting)
     fewer = habits.given_up()
-    if fewer is not None and not training_fits(result, found.subject):
+    open_all = all(getattr(habits.ask, name) is None for name in DIVIDING)
+    other = _may_offload if open_all else _may_shard_more
+    # Whether it fits is an estimate of its own: nobody asks where nothing else may be done.
+    if (fewer is None and not other(habits.ask, found)) or training_fits(result, found.subject):
+        return habits.ask, [*habits.chosen, *chosen], result
+    if fewer is not None:
         return chosen_with(fewer, found, foreseen, roughly=roughly, trail=trail)
-    if not training_fits(result, found.subject):
-        open_all = all(getattr(habits.ask, name) is None for name in DIVIDING)
-        otherwise = _offloaded(habits.ask, found) if open_all else _sharded_more(habits.ask, found)
-        if otherwise is not None:
-            asked, result, told = otherwise
-            return asked, [*habits.chosen, *chosen, told], result
+    otherwise = _offloaded(habits.ask, found) if open_all else _sharded_more(habits.ask, found)
+    if otherwise is not None:
+        asked, result, told = otherwise
+        return asked, [*habits.chosen, *chosen, told], result
     return habits.ask, [*habits.chosen, *chosen], result
 
 
@@ -222,10 +225,12 @@ def _piped(
         return None  # such a schedule wants what this machine or this batch does not have
 
 
+def _may_shard_more(ask: TrainAsk, found: Found) -> bool:
+    return ask.zero_stage is None and ask.sync_every is None and is_described(ask, found)
+
+
 def _sharded_more(ask: TrainAsk, found: Found) -> tuple[TrainAsk, Best[TrainPlan], Choice] | None:
     """The best plan that shards no more than it must, where what the engine shards unasked does not suffice; None: none fits."""
-    if ask.zero_stage is not None or ask.sync_every is not None or not is_described(ask, found):
-        return None
     sharding = training_profile(found.subject.engine).sharding
     habit, piped = sharding.stage, sharding.with_pipelines
     most = highest_stage(found.subject.engine) if piped is None or (ask.pp or 1) == 1 else int(piped.value)
@@ -241,14 +246,16 @@ def _sharded_more(ask: TrainAsk, found: Found) -> tuple[TrainAsk, Best[TrainPlan
     return None
 
 
+def _may_offload(ask: TrainAsk, found: Found) -> bool:
+    return ask.offload is None and found.subject.hw.host_memory is not None
+
+
 def _offloaded(ask: TrainAsk, found: Found) -> tuple[TrainAsk, Best[TrainPlan], Choice] | None:
     """The best plan with as little in the memory of the host as makes one fit there; None where none does.
 
     Raises:
         PlanError: as `chosen_plan`.
     """
-    if ask.offload is not None or found.subject.hw.host_memory is None:
-        return None
     for what in AWAY:
         if "params" in what and ask.zero_stage not in (None, 3):
             continue

@@ -35,6 +35,7 @@ def _answer(name):
         return (path.stem, "") if path is not None else ("", error.problems[0].hint or "")
 
 
+@pytest.mark.long
 @each("name, wanted", ROWS)
 def test_a_name_means_its_model_or_says_what_comes_nearest_and_why(name, wanted):
     card, hint = _answer(name)
