@@ -22,6 +22,7 @@ from gpuplan.planner.command import command_of
 from gpuplan.planner.crew import Crew
 from gpuplan.planner.flips import flips_of
 from gpuplan.planner.front import beaten, front_of
+from gpuplan.planner.in_time import in_time
 from gpuplan.planner.prospects import BEST, FEW, FIGURES, first_case, limits_of
 from gpuplan.planner.refusals import refusals
 from gpuplan.planner.relax import relaxed
@@ -265,8 +266,8 @@ def _planned(
         search.go()
         return search
 
-    search = searched(asked)
-    best = search.best()
+    search, best, told = in_time(asked, searched, library)
+    notes = (*told, *notes)
     relax: tuple[Relax, ...] = ()
     nearest: tuple[Candidate, ...] = ()
     if not best:

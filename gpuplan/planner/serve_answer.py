@@ -154,7 +154,7 @@ class _Answer:
                 notes = (*notes, told)
                 if first is not None:
                     unit, binds, flips = first.ask, binds_of(first, self.promise), ()
-            notes = (*notes, *spending(best[0], self.load.usual))
+            notes = (*notes, *spending(best[0], self.load.usual, counted=served[0].option.machine.fixed))
             notes = (*notes, *(self.surely(served[0], best) if best[0] is replicas else self.narrowly(best, "")))
         one = self.search
         return Planned(

@@ -11,6 +11,7 @@ from gpuplan.formulas import cost
 from gpuplan.formulas.basic import product
 from gpuplan.formulas.inference import fleet_watts
 from gpuplan.planner.serve import Served, Wanted
+from gpuplan.planner.serve_ask import unit_replicas
 from gpuplan.planner.serve_load import WINDOW, Loaded
 from gpuplan.search.load import rate_text
 from gpuplan.term import USER, Source, Term, total
@@ -60,7 +61,7 @@ def _tokens(unit: Estimate, served: Served, want: Wanted) -> Term | None:
     one = unit.figures.get("tokens_per_s")
     if one is None:
         return None
-    units = served.fleet.parts / served.fleet.division.dp if served.option.alone else float(served.fleet.parts)
+    units = served.fleet.parts / (unit_replicas(served, served.fleet.parts) if served.option.alone else 1)
     units_term = Term("fleet.units", units, "1", Source("derived", "replicas over those of the unit that was estimated"))
     return product.term("fleet.tokens_per_s", a=one, b=units_term) if one.unit == "1" else _rates(one, units_term)
 

@@ -198,7 +198,10 @@ def _document(estimate: Estimate, named: Callable[[Term], str]) -> EstimateJson:
         "figures": figures,
         "question": dict(estimate.question),
         "chosen": [{"name": choice.name, "value": choice.value, "reason": choice.reason} for choice in estimate.chosen],
-        "changes": [{"flags": dict(change.flags), "effect": change.effect} for change in estimate.changes],
+        "changes": [
+            {"flags": dict(change.flags), "effect": change.effect} | ({"command": change.command} if change.command else {})
+            for change in estimate.changes
+        ],
         "notes": [{"code": note.code, "text": note.text, "hint": note.hint} for note in estimate.notes],
         "printed": list(estimate.printed()),
         "breakdowns": breakdowns,

@@ -52,8 +52,9 @@ def table(estimate: Estimate, look: Look) -> str:
 
 
 def flags_text(change: Change) -> str:
-    """The flags of a change as the user types them."""
-    return " ".join(f"--{name} {quote(value)}" if value else f"--{name}" for name, value in change.flags.items())
+    """The flags of a change as the user types them, behind the command that takes them where it is another."""
+    flags = (f"--{name} {quote(value)}" if value else f"--{name}" for name, value in change.flags.items())
+    return " ".join((*((change.command,) if change.command else ()), *flags))
 
 
 def verdict_text(estimate: Estimate) -> tuple[str, str]:

@@ -98,7 +98,7 @@ serve llama 3.3 70b with time to first token under 500 ms and 30 ms per token at
 gemma 3 27b on two 3090s speed
     serve gemma-3-27b --on 2x3090
 is mi300x better than h200 for deepseek v3?
-    compare serve deepseek-v3 --on mi300x,h200
+    compare serve deepseek-v3 --on 4xmi300x,8xh200
 fine tune qwen 7b lora rank 64 on a10g
     train qwen-7b --on a10g --lora 64
 mixtral 8x22b on 8xa100-80gb batch 32
@@ -134,9 +134,9 @@ how much memory does fine-tuning mistral 7b with lora need
 time to train gpt-3 175b on 1024 a100s for 300B tokens
     train gpt-3-175b --on 1024xa100 --tokens 300B
 is it cheaper to serve llama 3.3 70b on h100 or on mi300x?
-    compare serve llama-3.3-70b --on h100,mi300x
+    compare serve llama-3.3-70b --on 2xh100,mi300x
 rtx 5090 vs rtx 4090 for qwen3 14b
-    compare serve qwen3-14b --on rtx-5090,rtx-4090
+    compare serve qwen3-14b --on rtx-5090,rtx-4090 --weights q4_k_m
 does phi-4 run on an rtx 3060 12gb
     fit phi-4 --on rtx-3060-12gb
 what can I run on 2x 5060 ti 16gb
@@ -226,7 +226,7 @@ what is the max context for llama 3.1 8b on rtx 4090
 how much would it cost to pretrain a 7B on 2T tokens on AWS
     plan train 7b --cloud aws --tokens 2T
 tpu v6e vs h100 for serving llama 3.1 70b
-    compare serve llama-3.1-70b --on tpu-v6e,h100
+    compare serve llama-3.1-70b --on 8xtpu-v6e,2xh100
 speed of phi-4 on a strix halo
     serve phi-4 --on strix-halo
 cheapest gpu for llama 3.1 8b inference
@@ -547,6 +547,53 @@ def test_a_pasted_command_of_an_engine_is_told_what_reads_it(text: str, words: t
 def test_a_pasted_command_that_trains_is_told_the_question(text: str, command: str) -> None:
     assert str(meant(text)) == f"gpuplan {command}"
     assert not meant(text).whole
+
+
+@pytest.mark.parametrize(
+    ("text", "more", "asked", "unread"),
+    [
+        (
+            "torchrun --nproc_per_node 8 train.py --model qwen3-8b --per_device_train_batch_size 2 --gradient_accumulation_steps 4"
+            " --gradient_checkpointing True --optim paged_adamw_8bit --fp16 false --learning_rate 2e-5",
+            ("--on", "a100"),
+            "train qwen3-8b --on 8xa100 --micro-batch 2 --recompute full --optimizer adamw-8bit --global-batch 64",
+            "not read: --learning-rate 2e-5",
+        ),
+        (
+            "accelerate launch sft.py --model Qwen/Qwen3-8B --load_in_4bit", ("--on", "rtx-4090", "--seq-len", "2048"),
+            "train Qwen/Qwen3-8B --on rtx-4090 --engine accelerate --qlora --lora 16 --seq-len 2048", "",
+        ),
+        ("vllm serve Qwen/Qwen3-8B -tp 2", ("--on", "a100"), "serve --on 2xa100 --command 'vllm serve Qwen/Qwen3-8B -tp 2'", ""),
+        ("ollama run qwen3:8b", ("--on", "rtx-3090"), "serve --on rtx-3090 --command 'ollama run qwen3:8b'", ""),
+    ],
+)  # fmt: skip
+def test_a_pasted_command_with_its_place_is_answered(
+    call: Call, text: str, more: tuple[str, ...], asked: str, unread: str
+) -> None:  # fmt: skip
+    made = call(text, *more, "--brief")
+    assert made.code == 0
+    assert f"asked as: gpuplan {asked} --brief" in made.err
+    assert unread in made.err
+    assert ("not read" in made.err) == bool(unread)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("vllm serve Qwen/Qwen3-8B", "--rate", "2"), "it is not said what the command runs on"),
+        (("torchrun --nproc-per-node 8 pretrain_gpt.py --num-layers 32", "--on", "a100"), "does not say its model"),
+    ],
+)
+def test_a_pasted_command_that_lacks_something_says_what(call: Call, words: tuple[str, ...], said: str) -> None:
+    made = call(*words)
+    assert made.code == 2
+    assert said in made.err
+
+
+def test_models_that_no_single_card_holds_are_compared_on_as_many_as_do() -> None:
+    assert str(meant("mi300x vs h100 for llama 405b")) == "gpuplan compare serve llama-3.1-405b --on 8xmi300x,16xh100"
+    assert str(meant("4090 vs 3090 for llama 8b")) == "gpuplan compare serve llama-3.1-8b --on 4090,3090"
+    assert str(meant("8xmi300x vs 8xh100 for llama 405b")) == "gpuplan compare serve llama-3.1-405b --on 8xmi300x,8xh100"
 
 
 def test_a_spec_page_takes_what_on_takes(call: Call) -> None:

@@ -107,3 +107,16 @@ def test_a_seller_at_another_kind_of_price_is_told() -> None:
     run = ServeAsk(model="llama-3.1-8b", on="any", rate=1.0)
     with pytest.raises(UnknownError, match="--price-kind market"):
         plan_serve(PlanServeAsk(on=None, cloud="vast"), run, LIBRARY)
+
+
+def test_a_fleet_that_is_bought_says_what_all_of_it_costs_and_asks_about_itself() -> None:
+    """The unit was a node of eight with four times the load, whose price was said for a fleet of two."""
+    goal, run = PlanServeAsk(on="h100", ttft=1.0, tpot=0.05), ServeAsk(model="llama-3.1-70b", on="", rate=5.0, own=30000.0)
+    found = plan_serve(goal, run, LIBRARY)
+    assert found.best[0].offering.target == "2xh100"
+    assert "--on 2xh100 --rate 5/s" in found.command
+    assert "owning 2 at 30,000 USD each, 60,000 USD in all;" in told(found, "own.costs")
+    more = plan_serve(goal, run.replaced(rate=50.0), LIBRARY)
+    many = more.best[0].offering.count
+    assert many > 8
+    assert f"owning {many} at 30,000 USD each, {many * 30_000:,} USD in all;" in told(more, "own.costs")

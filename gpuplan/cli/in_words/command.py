@@ -184,6 +184,17 @@ def _command(text: str, given: Mapping[str, str], names: Named, size: int) -> Me
         command = "serve" if len(names.places) == 1 else "compare serve"
         names = names if names.places else names._replace(places=_FOR_READERS)
     options, left = _options(command, given, training=training, adapted=adapted)
+    if (
+        command == "compare serve"
+        and len(names.places) > 1
+        and names.model
+        and not is_pictures(names.model)
+        and not only_reads(names.model)
+    ):
+        from gpuplan.cli.in_words.enough import enough
+
+        places, more_options = enough(names.model, names.places, options)
+        names, options = names._replace(places=tuple(places)), options | more_options
     family, words = _family(command, names)
     of = names.model or (_EXAMPLE if command == "compare serve" else "")
     made = [*command.split(), *([of] if of else []), *family, *_places(command, names)]
