@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gpuplan.errors import Note
+from gpuplan.estimate.money import month_in_use
 from gpuplan.estimate.planned import Candidate
 from gpuplan.units import MONTH, human
 
@@ -59,7 +60,8 @@ def _beside_api(one: Candidate, rate: float | None) -> Iterator[Note]:
     each, fleet = one.figures.get("api_cost_usd_per_thousand_requests"), one.figures.get("cost_usd_per_month")
     if each is None or fleet is None or rate is None:
         return
-    asked = rate * MONTH * each / 1000
+    price = one.offering.price
+    asked = rate * float((MONTH if price is None else month_in_use(price)).value) * each / 1000
     cheaper = "the fleet" if fleet < asked else "the API"
     prices = f"an API would ask {human(asked, 'USD')} a month for this load, the fleet costs {human(fleet, 'USD')}"
     even = rate * fleet / asked if asked else None

@@ -24,7 +24,7 @@ from gpuplan.render.text import (
     span,
     wrap,
 )
-from gpuplan.render.words import is_one
+from gpuplan.render.words import is_one, part_name
 from gpuplan.term import Term, walk_of
 
 _MOST = 6
@@ -60,6 +60,8 @@ def flags_text(change: Change) -> str:
 def verdict_text(estimate: Estimate) -> tuple[str, str]:
     """The word of the verdict and the rest of its line; the headline may say the word itself."""
     said, line = estimate.verdict.words, estimate.verdict.headline
+    begin, found, _ = line.partition("largest part: ")
+    line = f"{begin}{found}{part_name(estimate.verdict.binding)}" if found and "(" not in _ else line
     return said.upper(), line[len(said) :].lstrip(" :,") if line.lower().startswith(said) else line
 
 
