@@ -338,9 +338,19 @@ def _kind(text: str, given: Mapping[str, str], names: Named, training: bool) -> 
     return "train" if training else "serve" if served else "fit"
 
 
+def _priced(place: str) -> list[str]:
+    """A place as a list of prices takes it: a family of instances behind its provider (`aws-p5`) is two words."""
+    from gpuplan.specs.catalog import Catalog
+
+    seller, _, family = place.partition("-")
+    return [seller, family] if family and seller in Catalog.open().paths("prices") else [place]
+
+
 def _places(command: str, names: Named) -> list[str]:
-    if command in ("specs show", "prices list"):
+    if command == "specs show":
         return [re.sub(r"^\d+x", "", place) for place in names.places]
+    if command == "prices list":
+        return [word for place in names.places for word in _priced(re.sub(r"^\d+x", "", place))]
     if command == "compare":
         return list(names.places)
     if names.places:
