@@ -61,7 +61,8 @@ def _beside_api(one: Candidate, rate: float | None) -> Iterator[Note]:
     if each is None or fleet is None or rate is None:
         return
     price = one.offering.price
-    asked = rate * float((MONTH if price is None else month_in_use(price)).value) * each / 1000
+    month = MONTH if price is None else float(month_in_use(price).value)
+    asked = rate * month * each / 1000
     cheaper = "the fleet" if fleet < asked else "the API"
     prices = f"an API would ask {human(asked, 'USD')} a month for this load, the fleet costs {human(fleet, 'USD')}"
     even = rate * fleet / asked if asked else None

@@ -167,7 +167,7 @@ def _with_host(ask: FitAsk, made: Estimate, library: Library) -> tuple[Change, .
     if not (layered or relief.alone) or any("engine" in one.flags for one in changes):
         return changes
     shared = {name: getattr(ask, name) for name in ServeAsk.field_names() if hasattr(ask, name)}
-    served = ServeAsk(**shared | {"context": int(made.question["context"])})
+    served = ServeAsk(**shared | {"context": int(made.question["context"]), "batch": ask.batch or 1})
     options = {"engine", *(name.replace("_", "-") for name in LAYERED)}
     hosted = fitting_changes(served, lambda one: answer_serving(one, library), options, relief=relief)
     return (*changes[:1], *(one.replaced(command="serve") for one in hosted[:1]), *changes[1:])[:MOST]
