@@ -238,7 +238,8 @@ class Search:
             return wrong
         looked = "the one machine" if self.candidates == 1 else f"any of {so_many(self.candidates, 'machine')}"
         what = f"{self.run.model} does not fit for reinforcement learning on {looked} with a count"
-        more = "more or larger ones with --on" if all(one.fixed for one in self.machines) else "a larger --max-count"
+        more = "no --count" if self.goal.count is not None else "a larger --max-count"
+        more = "more or larger ones with --on" if all(one.fixed for one in self.machines) else more
         hint = f"{more}, adapters (--lora), or --idle host need less of each accelerator"
         return InfeasibleError(Problem("plan.too-large", what, hint))
 

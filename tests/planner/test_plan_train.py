@@ -235,6 +235,7 @@ def test_spare_nodes_stand_in_for_those_in_repair(library: Library) -> None:
         ({"on": "rtx-3090-ti", "minimize": "cost"}, {"price_kind": "reserved_3yr"}, UnknownError, "no reserved 3yr price"),
         ({}, {"max_price_age": 1}, UnknownError, "older than --max-price-age 1 day,"),
         ({"on": "t4", "max_count": 1}, {"model": "llama-3.1-405b"}, InfeasibleError, "fits on none of"),
+        ({"on": "t4", "count": 1}, {"model": "llama-3.1-405b"}, InfeasibleError, "fits on none of(?s:.*)leave --count out"),
         ({"on": None, "budget": 1e6}, {"price": 1 / 3600}, UsageError, "--price is that of one machine"),
     ],
 )  # fmt: skip
