@@ -354,7 +354,7 @@ class _Answer:
         if self.search.candidates == 1:
             what = f"{self.want.run.model} does not fit on the one machine that was looked at"
         fixed = all(one.fixed for one in self.search.machines)
-        more = "name more or larger ones with --on" if fixed else "leave --count out, or allow more with --max-count"
+        more = "name more or larger ones with --on" if fixed else "allow more with --count or --max-count"
         return InfeasibleError(Problem("plan.too-large", what, f"{more}, or fewer bits with --lowest-bits 4"))
 
 
