@@ -7,7 +7,7 @@ callers, and keeps its fields in `__dict__`; a `Slotted`, of which there are tho
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Self, TypeVar, dataclass_transform, get_origin
 
 T = TypeVar("T")
@@ -103,7 +103,11 @@ class Record:
         return type(other) is type(self) and self._values() == other._values()
 
     def __hash__(self) -> int:
-        return hash((type(self), self._values()))
+        values = self._values()
+        try:
+            return hash((type(self), values))
+        except TypeError:  # a mapping among them
+            return hash((type(self), _frozen(values)))
 
     def __repr__(self) -> str:
         inside = ", ".join(f"{name}={value!r}" for name, value in zip(self._fields, self._values(), strict=True))
@@ -165,3 +169,10 @@ S = TypeVar("S", bound=Slotted)
 def replace(record: S, **changes: Any) -> S:
     """The same slotted record with some fields changed."""
     return type(record)(**{name: getattr(record, name) for name in record._fields} | changes)
+
+
+def _frozen(value: object) -> object:
+    """What a value is hashed as: a mapping as its items, whatever their order."""
+    if isinstance(value, Mapping):
+        return frozenset((name, _frozen(one)) for name, one in value.items())
+    return tuple(map(_frozen, value)) if isinstance(value, tuple) else value

@@ -57,3 +57,15 @@ def test_keyword_only_and_identity() -> None:
         Point(1, x=2)  # type: ignore[misc]
     assert Loose() != Loose()
     assert len({Loose(), Loose()}) == 2
+
+
+class Held(Record):
+    sizes: dict[str, dict[str, int]]
+    kept: tuple[dict[str, int], ...] = ()
+
+
+def test_what_holds_mappings_can_be_a_key() -> None:
+    first, again = Held({"a": {"b": 1}, "c": {}}, ({"d": 2},)), Held({"c": {}, "a": {"b": 1}}, ({"d": 2},))
+    assert first == again
+    assert {first: 1} == {again: 1}
+    assert hash(first) != hash(Held({}))

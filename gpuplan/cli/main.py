@@ -114,6 +114,10 @@ def _result(words: Sequence[str]) -> Any:
             if asked.why:
                 print(f"note: {asked.why}", file=sys.stderr)
             words = asked.words
+    elif len(words) > 1 and " " in words[0].strip() and words[1].startswith("-"):
+        from gpuplan.cli.in_words.pasted import answering
+
+        words = answering(words)
     in_order = normal(words, COMMANDS)
     task = in_order[0] if in_order else ""
     if task in TASKS:

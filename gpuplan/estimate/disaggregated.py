@@ -182,7 +182,7 @@ def together(prompts: Side, answers: Side, links: tuple[Hardware, ...], asked: A
         "kv_transfer_bytes": read.sent, "kv_transfer_s": read.transfer, "kv_transfer_waited_s": read.waited,
     }  # fmt: skip
     figures |= _cost(prompts, answers, counts, tokens)
-    held = memory_figures(memory, model.subject.hw.memory_capacity)
+    held = memory_figures(memory, model.subject.hw.seen_memory())
     own = prompts.model.memory()
     figures |= held
     figures |= {

@@ -38,7 +38,7 @@ def kept_free(
         idle = idle_blocks_bytes.term(
             f"{at}.idle_blocks_before_step" if {"update_temporaries", "widened_gradients"} & parts.keys() else f"{at}.idle_blocks",
             together=total(f"{at}.transient_together", transient), largest=parts["transient"],
-            needed=total(f"{at}.needed_at_once", parts | made, begun=allocated), capacity=subject.hw.memory_capacity,
+            needed=total(f"{at}.needed_at_once", parts | made, begun=allocated), capacity=subject.hw.seen_memory(),
         )  # fmt: skip
         # Gradients that the optimizer widens take the blocks that are free by then, before they need more.
         late = parts.get("widened_gradients") if step is None else step
@@ -50,7 +50,7 @@ def kept_free(
         transient=parts["transient"],
         share=subject.habit("spread_lengths", profile.spread_lengths),
         needed=total(f"{at}.needed", parts | made, begun=allocated),
-        capacity=subject.hw.memory_capacity,
+        capacity=subject.hw.seen_memory(),
     )
     if step is not None:
         left = excess_bytes.term(f"{at}.step_beyond_kept", size=step, beside=kept)

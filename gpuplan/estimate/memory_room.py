@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from gpuplan.estimate.workspace import activations
 from gpuplan.formulas import engine_memory as form
-from gpuplan.formulas.basic import larger, lesser_bytes, part_of_bytes, product, remaining_bytes, repeated_bytes
+from gpuplan.formulas.basic import larger, part_of_bytes, product, remaining_bytes, repeated_bytes
 from gpuplan.formulas.inference import pool_of_free, pool_of_static
 from gpuplan.formulas.memory import state_bytes
 from gpuplan.formulas.training import allocator_bytes, between_ranks
@@ -141,21 +141,12 @@ def reserved(model: ServingModel, name: str, of: Callable[[Hardware], Sourced]) 
     return model.subject.habit(name, of(model.subject.hw)) if found is None else found
 
 
-def seen_memory(model: ServingModel) -> Term:
-    """The memory that the engine is told of."""
-    hw = model.subject.hw
-    visible = hw.termed("visible memory", lambda one: one.visible_memory)
-    if visible is None:
-        return hw.memory_capacity
-    return lesser_bytes.term("memory.seen", size=hw.memory_capacity, most=visible)
-
-
 def room(model: ServingModel, parts: Parts, fixed: Term) -> tuple[Term, Term]:
     """The budget of everything, and the room for caches in it, by what the engine's setting is a share of.
 
     `fixed` is the sum of `parts`: everything on the fullest rank but the caches.
     """
-    seen = seen_memory(model)
+    seen = model.subject.hw.seen_memory()
     if model.plan.settings.cache_memory is not None:
         # The engine makes a cache of this size whatever else there is: all of the device is there for both.
         return seen, set_pool(model)

@@ -13,6 +13,7 @@ from gpuplan.term import DEFINITION, Term
 from gpuplan.units import YEAR
 
 MONTH = Term("month", YEAR / 12, "s", DEFINITION)
+_USED = "own.month_in_use"
 _FLEET = "fleet.price"
 """What all machines of an answer cost a second, below its costs."""
 
@@ -49,6 +50,12 @@ class Money(Record, kw_only=True):
         """What must be the same for places whose figures are made together."""
         terms = [self.pue, *((self.spot.units, self.spot.life, self.spot.wait) if self.spot is not None else ())]
         return tuple(None if one is None else (float(one.value), one.source.title) for one in terms)
+
+
+def month_in_use(price: Term) -> Term:
+    """The seconds of a month that are paid at a price: all, but of what is bought those in which it works, which bear the rest."""
+    use = dict(price.args).get("use") if price.formula is owning.usd_per_used_s else None
+    return MONTH if use is None or agreed(use.value == 1) else owning.seconds_in_use.term(_USED, time=MONTH, use=use)
 
 
 def money_figures(figures: Mapping[str, Term], money: Money | None) -> dict[str, Term]:

@@ -47,7 +47,7 @@ def reading_figures(subject: Subject, plan: ServePlan) -> ServingFigures:
     load = plan.load
     kept, count, seconds = _batches(model, alone, whole) if load is None else _under_load(model, load, alone, whole)
     floors = {} if load is None else {"latency_s": _alone(model, alone, "load.latency_alone")}
-    figures = {**kept, **memory_figures(memory, subject.hw.memory_capacity)}
+    figures = {**kept, **memory_figures(memory, subject.hw.seen_memory())}
     if not subject.arch.remembers:
         del figures["kv_cache_bytes_per_sequence"]
     figures |= spent(subject, figures["tokens_per_s"], "tokens") | _of_senses(model, count, seconds)

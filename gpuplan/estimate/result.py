@@ -36,10 +36,12 @@ class Change(Record):
     """A small change of the question that makes it fit or makes it better, as flags that the user can add.
 
     `flags` maps option names without dashes to values, such as {"tp": "8"} or {"on": "2xt4"}; `effect` is one phrase.
+    `command` takes them, where the command that was asked does not.
     """
 
     flags: Mapping[str, str]
     effect: str
+    command: str = ""
 
 
 Advice: TypeAlias = Callable[[], tuple[Change, ...]]

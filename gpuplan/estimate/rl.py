@@ -151,8 +151,8 @@ def rl_figures(models: RlModels, plan: RlPlan, run: Run | None = None) -> RlFigu
     peak = greatest("memory.fullest_phase", {name: one.peak for name, one in phases.items()})
     figures |= {f"{name}_memory_bytes": one.peak for name, one in phases.items()}
     figures["peak_memory_bytes"] = peak
-    figures["memory_capacity_bytes"] = policy.hw.memory_capacity
-    figures["headroom_bytes"] = remaining_bytes.term("memory.headroom", budget=policy.hw.memory_capacity, used=peak)
+    seen = figures["memory_capacity_bytes"] = policy.hw.seen_memory()
+    figures["headroom_bytes"] = remaining_bytes.term("memory.headroom", budget=seen, used=peak)
     if run is not None:
         pricer = step_pricer(policy, plan.policy)
         saved = saved_params(policy, plan.policy, pricer)

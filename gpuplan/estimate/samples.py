@@ -147,10 +147,11 @@ def samples_figures(
     figures = made.rates(step)
     figures["compute_time_s"] = computed
     figures |= {f"{name}_time_s": term for name, term in waited.items()}
+    seen = setting.hw.seen_memory()
     figures |= {
         "peak_memory_bytes": whole,
-        "memory_capacity_bytes": setting.hw.memory_capacity,
-        "headroom_bytes": remaining_bytes.term("memory.headroom", budget=setting.hw.memory_capacity, used=whole),
+        "memory_capacity_bytes": seen,
+        "headroom_bytes": remaining_bytes.term("memory.headroom", budget=seen, used=whole),
     }
     if run is not None:
         figures |= run_figures(setting, run, made.batch, step, recipe, params=model.params)

@@ -117,7 +117,7 @@ def serving_figures(subject: Subject, plan: ServePlan) -> ServingFigures:
         "batch_prefill_s": whole.seconds,
         "mbu": form.mbu.term("mbu", bytes_read=read, step=decode.seconds, peak_bandwidth=subject.hw.hbm_bandwidth),
         **drafted_figures(drafter, decode),
-        **memory_figures(memory, subject.hw.memory_capacity),
+        **memory_figures(memory, subject.hw.seen_memory()),
     }
     figures |= image_figures(model, alone_prefill.parts) | speech_figures(model, time)
     figures |= spent(subject, tokens_per_s)
@@ -148,7 +148,7 @@ def _loaded_figures(model: ServingModel, memory: ServingMemory, load: Load) -> S
     }
     if found is not None:
         figures["tokens_per_s_per_user"] = rate.term("tokens_per_s_per_user", count=ONE, seconds=own["tpot_s"])
-    figures |= {**spent(subject, own["tokens_per_s"]), **memory_figures(memory, subject.hw.memory_capacity)}
+    figures |= {**spent(subject, own["tokens_per_s"]), **memory_figures(memory, subject.hw.seen_memory())}
     alone = model.prefill("prefill", ONE, alone=True)
     figures |= image_figures(model, alone.parts)
     passed = {"prefill": (model.uncached(model.prompt()), alone.seconds)}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from gpuplan.estimate.money import MONTH
+from gpuplan.estimate.money import month_in_use
 from gpuplan.formulas import token_prices as form
 from gpuplan.formulas.basic import difference, product, rate_each
 from gpuplan.formulas.cost import usd_per_s_of_all
@@ -39,7 +39,7 @@ def token_figures(
     tokens_per_s = figures["tokens_per_s"]
     requests = figures.get("requests_per_s") or rate_each.term("cost.requests_per_s", rate=tokens_per_s, ways=output)
     found = _by_kind(made, plan, subject, fleet, requests)
-    found["cost_usd_per_month"] = form.usd_in_time.term("cost.month", price=fleet, time=MONTH)
+    found["cost_usd_per_month"] = form.usd_in_time.term("cost.month", price=fleet, time=month_in_use(subject.price))
     if listed is not None:
         found |= _against(listed, figures, fleet, requests, subject, plan)
     return found
@@ -115,6 +115,8 @@ def _against(
     listed: Listed, figures: Mapping[str, Term], fleet: Term, requests: Term, subject: Subject, plan: ServePlan
 ) -> dict[str, Term]:  # fmt: skip
     """What an API asks for the same requests, and from how many tokens a month on these machines cost no more."""
+    assert subject.price is not None  # `token_figures` asks nothing else.
+    month = month_in_use(subject.price)
     fresh, cached = _tokens(plan, subject)
     output = subject.plan("output", plan.output)
     none = product.term("cost.no_tokens", a=fresh, b=Term("zero", 0.0, "1", ONE.source))
@@ -127,11 +129,11 @@ def _against(
     return {
         "cost_usd_per_thousand_requests": form.usd_per_thousand_requests.term("cost.requests", price=fleet, per_s=requests),
         "api_cost_usd_per_thousand_requests": form.usd_of_thousand.term("api.requests", each=each),
-        "api_cost_usd_per_month": form.usd_of_rate.term("api.month", each=each, per_s=requests, time=MONTH),
+        "api_cost_usd_per_month": form.usd_of_rate.term("api.month", each=each, per_s=requests, time=month),
         "break_even_tokens_per_month": form.break_even_tokens.term(
-            "api.break_even_tokens", monthly=form.usd_in_time.term("cost.month", price=fleet, time=MONTH), each=each, tokens=tokens
+            "api.break_even_tokens", monthly=form.usd_in_time.term("cost.month", price=fleet, time=month), each=each, tokens=tokens
         ),
         "carried_tokens_per_month": form.tokens_in_time.term(
-            "cost.carried_tokens", per_s=_rate("cost.most_tokens_per_s", most, tokens), time=MONTH
+            "cost.carried_tokens", per_s=_rate("cost.most_tokens_per_s", most, tokens), time=month
         ),
     }

@@ -133,8 +133,8 @@ def training_figures(
     figures["peak_memory_bytes"] = memory.peak
     figures["reserved_memory_bytes"] = memory.reserved
     figures["allocated_memory_bytes"] = memory.allocated
-    figures["memory_capacity_bytes"] = subject.hw.memory_capacity
-    figures["headroom_bytes"] = remaining_bytes.term("memory.headroom", budget=subject.hw.memory_capacity, used=memory.peak)
+    seen = figures["memory_capacity_bytes"] = subject.hw.seen_memory()
+    figures["headroom_bytes"] = remaining_bytes.term("memory.headroom", budget=seen, used=memory.peak)
     figures |= host_figures(subject, plan, whole.work, recipe)
     useful = not_padding(plan, figures["tokens_per_step"], seq_len)
     if useful is not None:
@@ -152,7 +152,7 @@ def peak_and_capacity(subject: Subject, plan: TrainPlan) -> tuple[Term, Term]:
         return figures["peak_memory_bytes"], figures["memory_capacity_bytes"]
     pricer = step_pricer(subject, plan)
     memory = training_memory(pricer.subject, pricer.plan, pricer.work, pricer.recipe, pricer.leaves)
-    return memory.peak, pricer.subject.hw.memory_capacity
+    return memory.peak, pricer.subject.hw.seen_memory()
 
 
 def saved_params(subject: Subject, plan: TrainPlan, pricer: StepPricer) -> Term:

@@ -176,7 +176,7 @@ def served(pieces: Sequence[Piece]) -> Served:
     figures |= {
         "peak_memory_bytes": full.needed,
         "memory_budget_bytes": full.budget,
-        "memory_capacity_bytes": own.term(pieces[made.fullest].subject.hw.memory_capacity),
+        "memory_capacity_bytes": own.term(pieces[made.fullest].subject.hw.seen_memory()),
         "headroom_bytes": remaining_bytes.term("memory.headroom", budget=full.budget, used=full.needed),
         "weights_bytes": total("memory.weights_of_all", [one.loaded for one in memory]),
         "kv_cache_bytes_per_sequence": total("cache.sequence_of_all", [one.sequence for one in memory]),

@@ -84,6 +84,16 @@ def usd_per_used_s(*, price: UsdPerS, use: Ratio) -> UsdPerS:
 
 
 @formula(DEFINITION)
+def seconds_in_use(*, time: Seconds, use: Ratio) -> Seconds:
+    """The part of a time in which a machine works.
+
+    >>> seconds_in_use(time=30.0, use=0.5)
+    15.0
+    """
+    return time * use
+
+
+@formula(DEFINITION)
 def rent_usd_per_s(*, price: UsdPerS, use: Ratio) -> UsdPerS:
     """What renting costs a second of the calendar where only the seconds in use are paid.
 

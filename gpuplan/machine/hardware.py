@@ -8,6 +8,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from gpuplan.errors import Note, Problem, UnknownError, UsageError, did_you_mean
+from gpuplan.formulas.basic import lesser_bytes
 from gpuplan.record import Record, field, replace
 from gpuplan.term import Source, Term
 from gpuplan.work import Dtype
@@ -127,6 +128,17 @@ class Hardware(Record, kw_only=True):
             Apart: there is none for some of them only.
         """
         return of(self)
+
+    def seen_memory(self) -> Term:
+        """What programs can take of the memory: what they are told is there, or the capacity where nobody has printed that.
+
+        Raises:
+            Apart: it is known of some of several machines only.
+        """
+        visible = self.termed("visible memory", lambda one: one.visible_memory)
+        if visible is None:
+            return self.memory_capacity
+        return lesser_bytes.term("memory.seen", size=self.memory_capacity, most=visible)
 
     def mapped(self, of: Callable[[Hardware], Hardware]) -> Hardware:
         """The machine otherwise, or each of several."""

@@ -344,7 +344,8 @@ class Search:
         if self.candidates == 1:
             what = f"{self.run.model} does not fit on the one machine with a count that was looked at"
         # `8xh100` is eight of them, whatever else is allowed.
-        more = "name more or larger ones with --on" if all(one.fixed for one in self.machines) else "allow more with --max-count"
+        more = "leave --count out" if self.goal.count is not None else "allow more with --max-count"
+        more = "name more or larger ones with --on" if all(one.fixed for one in self.machines) else more
         return InfeasibleError(Problem("plan.too-large", what, f"{more}, or --offload optimizer,params"))
 
 

@@ -22,6 +22,7 @@ from gpuplan.planner.command import command_of
 from gpuplan.planner.crew import Crew
 from gpuplan.planner.flips import flips_of
 from gpuplan.planner.front import beaten, front_of
+from gpuplan.planner.in_time import in_time
 from gpuplan.planner.prospects import BEST, FEW, FIGURES, first_case, limits_of
 from gpuplan.planner.refusals import refusals
 from gpuplan.planner.relax import relaxed
@@ -237,7 +238,8 @@ class Search:
             return wrong
         looked = "the one machine" if self.candidates == 1 else f"any of {so_many(self.candidates, 'machine')}"
         what = f"{self.run.model} does not fit for reinforcement learning on {looked} with a count"
-        more = "more or larger ones with --on" if all(one.fixed for one in self.machines) else "a larger --max-count"
+        more = "no --count" if self.goal.count is not None else "a larger --max-count"
+        more = "more or larger ones with --on" if all(one.fixed for one in self.machines) else more
         hint = f"{more}, adapters (--lora), or --idle host need less of each accelerator"
         return InfeasibleError(Problem("plan.too-large", what, hint))
 
@@ -265,8 +267,8 @@ def _planned(
         search.go()
         return search
 
-    search = searched(asked)
-    best = search.best()
+    search, best, told = in_time(asked, searched, library)
+    notes = (*told, *notes)
     relax: tuple[Relax, ...] = ()
     nearest: tuple[Candidate, ...] = ()
     if not best:

@@ -82,7 +82,7 @@ class Served(Record, eq=False, kw_only=True):
     def usd_per_month(self) -> float:
         """Its price; infinity where that is not known."""
         price = self.option.machine.price
-        return inf if price is None else price * self.fleet.accelerators * MONTH
+        return inf if price is None else price * self.fleet.accelerators * MONTH * self.option.machine.in_use
 
     def within(self, want: Wanted) -> bool:
         """Whether there may be so many, at that price."""

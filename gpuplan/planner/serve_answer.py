@@ -154,7 +154,7 @@ class _Answer:
                 notes = (*notes, told)
                 if first is not None:
                     unit, binds, flips = first.ask, binds_of(first, self.promise), ()
-            notes = (*notes, *spending(best[0], self.load.usual))
+            notes = (*notes, *spending(best[0], self.load.usual, counted=served[0].option.machine.fixed))
             notes = (*notes, *(self.surely(served[0], best) if best[0] is replicas else self.narrowly(best, "")))
         one = self.search
         return Planned(
@@ -354,7 +354,7 @@ class _Answer:
         if self.search.candidates == 1:
             what = f"{self.want.run.model} does not fit on the one machine that was looked at"
         fixed = all(one.fixed for one in self.search.machines)
-        more = "name more or larger ones with --on" if fixed else "allow more with --max-count"
+        more = "name more or larger ones with --on" if fixed else "allow more with --count or --max-count"
         return InfeasibleError(Problem("plan.too-large", what, f"{more}, or fewer bits with --lowest-bits 4"))
 
 

@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gpuplan.errors import Note
+from gpuplan.estimate.money import month_in_use
 from gpuplan.estimate.planned import Candidate
 from gpuplan.estimate.result import Estimate
 from gpuplan.formulas import cost
 from gpuplan.formulas.basic import product
 from gpuplan.formulas.inference import fleet_watts
 from gpuplan.planner.serve import Served, Wanted
+from gpuplan.planner.serve_ask import unit_replicas
 from gpuplan.planner.serve_load import WINDOW, Loaded
 from gpuplan.search.load import rate_text
 from gpuplan.term import USER, Source, Term, total
-from gpuplan.units import MONTH, human, so_many
+from gpuplan.units import human, so_many
 
 
 def fleet_figures(unit: Estimate, served: Served, want: Wanted) -> dict[str, Term]:
@@ -42,7 +44,7 @@ def spent(count: Term, price: Term | None, watts: Term | None) -> dict[str, Term
     """Accelerators, and what they cost a month and draw, as far as the price and the power of one are known."""
     figures = {"accelerators": count}
     if price is not None:
-        month = Term("plan.month", MONTH, "s", Source("definition", "a twelfth of a year"))
+        month = month_in_use(price)
         figures["cost_usd_per_month"] = cost.run_usd.term("fleet.usd_per_month", chips=count, seconds=month, price=price)
     if watts is not None:
         figures["fleet_power_watts"] = fleet_watts.term("fleet.watts", chips=count, watts=watts)
@@ -60,7 +62,7 @@ def _tokens(unit: Estimate, served: Served, want: Wanted) -> Term | None:
     one = unit.figures.get("tokens_per_s")
     if one is None:
         return None
-    units = served.fleet.parts / served.fleet.division.dp if served.option.alone else float(served.fleet.parts)
+    units = served.fleet.parts / (unit_replicas(served, served.fleet.parts) if served.option.alone else 1)
     units_term = Term("fleet.units", units, "1", Source("derived", "replicas over those of the unit that was estimated"))
     return product.term("fleet.tokens_per_s", a=one, b=units_term) if one.unit == "1" else _rates(one, units_term)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gpuplan.errors import Note
+from gpuplan.estimate.money import month_in_use
 from gpuplan.estimate.planned import Candidate
 from gpuplan.units import MONTH, human
 
@@ -12,8 +13,11 @@ TOLD = ("own.", "price.committed")
 """How the codes of notes begin that an answer about the machine alone has and that a plan must not leave out."""
 
 
-def spending(one: Candidate, rate: float | None = None) -> Iterator[Note]:
-    """Notes on the money and the carbon of a plan beside its cost; `rate` is that of the requests of a whole fleet."""
+def spending(one: Candidate, rate: float | None = None, *, counted: bool = True) -> Iterator[Note]:
+    """Notes on the money and the carbon of a plan beside its cost; `rate` is that of the requests of a whole fleet.
+
+    `counted`: the user says how many of the machine there are.
+    """
     yield from _beside_api(one, rate)
     text = _ranged(one, "break_even_s", "s")
     if text:
@@ -31,7 +35,24 @@ def spending(one: Candidate, rate: float | None = None) -> Iterator[Note]:
     left = _ranged(one, "cost_after_credits_usd", "USD")
     if left:
         yield Note("plan.credits", f"credits pay {_ranged(one, 'credits_used_usd', 'USD')} of it, and {left} are left to pay")
-    yield from (note for note in one.estimate.notes if note.code.startswith(TOLD))
+    for note in one.estimate.notes:
+        if note.code == "own.costs":
+            yield note.replaced(text=_owning(one, counted=counted) or note.text)
+        elif note.code.startswith(TOLD):
+            yield note
+
+
+def _owning(one: Candidate, *, counted: bool) -> str:
+    """How many are bought in all, and for how much: the estimate is of one unit of a fleet; empty where nothing is paid."""
+    found = [one.estimate.find(name) for name in ("own.price", "own.accelerators")]
+    if any(term is None or not term.value for term in found):
+        return ""
+    paid, each = (float(term.value) for term in found if term is not None)
+    many = one.offering.count / each
+    which = "one" if many == 1 else f"{many:g} at {human(paid, 'USD')} each, {human(many * paid, 'USD')} in all"
+    if counted and many > 1 and each == 1:  # A bill is of a machine: its sum is easily taken for the price of each card.
+        which += f" (--own {paid / many:.6g} where it is what all cost)"
+    return f"costs are those of owning {which}; what renting costs is only compared with them"
 
 
 def _beside_api(one: Candidate, rate: float | None) -> Iterator[Note]:
@@ -39,7 +60,9 @@ def _beside_api(one: Candidate, rate: float | None) -> Iterator[Note]:
     each, fleet = one.figures.get("api_cost_usd_per_thousand_requests"), one.figures.get("cost_usd_per_month")
     if each is None or fleet is None or rate is None:
         return
-    asked = rate * MONTH * each / 1000
+    price = one.offering.price
+    month = MONTH if price is None else float(month_in_use(price).value)
+    asked = rate * month * each / 1000
     cheaper = "the fleet" if fleet < asked else "the API"
     prices = f"an API would ask {human(asked, 'USD')} a month for this load, the fleet costs {human(fleet, 'USD')}"
     even = rate * fleet / asked if asked else None

@@ -17,6 +17,7 @@ from gpuplan.plan.ask_goal import PlanFinetuneAsk, PlanTrainAsk
 from gpuplan.planner.command import command_of
 from gpuplan.planner.crew import Crew
 from gpuplan.planner.flips import flips_of
+from gpuplan.planner.in_time import in_time
 from gpuplan.planner.prospects import Search
 from gpuplan.planner.refusals import refusals
 from gpuplan.planner.relax import relaxed
@@ -94,8 +95,8 @@ def _by_crew(
         search.go()
         return search
 
-    search = searched(goal)
-    best = search.best()
+    search, best, told = in_time(goal, searched, library)
+    more = (*told, *more)
     relax: tuple[Relax, ...] = ()
     nearest: tuple[Candidate, ...] = ()
     if not best:

@@ -70,6 +70,8 @@ class Machine(Record, eq=False):
     """What each accelerator sends to other instances, in B/s; 0 where nothing of its own is on record."""
     dated: bool = True
     """Whether the day of its price is known."""
+    in_use: float = 1.0
+    """The part of the time in which it is paid at that price: one that is bought costs nothing more while it waits."""
 
     @property
     def family(self) -> tuple[str, str]:
@@ -366,7 +368,8 @@ def _named(
         yield from (one for one in offered if one.price is not None)
     if not bare or told or not priced or not any(one.price is not None for one in offered):
         price, said_of = _own_price(name, run, target, library, old) if fixed or told else (None, "")
-        yield Machine(name, target.accelerator.id, target.count, chip, price, said_of, "own", fixed)
+        used = (run.own_use or 1.0) if isinstance(run, Spending) and run.own is not None else 1.0
+        yield Machine(name, target.accelerator.id, target.count, chip, price, said_of, "own", fixed, in_use=used)
 
 
 def _all_clouds(library: Library) -> frozenset[str]:

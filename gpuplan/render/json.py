@@ -14,7 +14,7 @@ from typing import Any, Literal, NotRequired
 from typing_extensions import TypedDict
 
 from gpuplan import __version__
-from gpuplan.estimate.result import Estimate
+from gpuplan.estimate.result import Change, Estimate
 from gpuplan.formula_text import formula_text
 from gpuplan.render.text import known
 from gpuplan.term import Source, Term
@@ -115,10 +115,11 @@ class ChoiceJson(TypedDict):
 
 
 class ChangeJson(TypedDict):
-    """A small change: options without dashes and their values, and the effect."""
+    """A small change: options without dashes and their values, the effect, and the command that takes them if it is another."""
 
     flags: dict[str, str]
     effect: str
+    command: NotRequired[str]
 
 
 class NoteJson(TypedDict):
@@ -198,13 +199,20 @@ def _document(estimate: Estimate, named: Callable[[Term], str]) -> EstimateJson:
         "figures": figures,
         "question": dict(estimate.question),
         "chosen": [{"name": choice.name, "value": choice.value, "reason": choice.reason} for choice in estimate.chosen],
-        "changes": [{"flags": dict(change.flags), "effect": change.effect} for change in estimate.changes],
+        "changes": [_change(change) for change in estimate.changes],
         "notes": [{"code": note.code, "text": note.text, "hint": note.hint} for note in estimate.notes],
         "printed": list(estimate.printed()),
         "breakdowns": breakdowns,
     }
     if estimate.command:
         made["command"] = estimate.command
+    return made
+
+
+def _change(change: Change) -> ChangeJson:
+    made = ChangeJson(flags=dict(change.flags), effect=change.effect)
+    if change.command:
+        made["command"] = change.command
     return made
 
 

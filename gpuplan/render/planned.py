@@ -204,7 +204,7 @@ def _looked(found: Planned) -> str:
 
 def _flip(one: Flip) -> str:
     """What turns the decision, and what happens then."""
-    what = one.instead if one.instead.startswith("--") else f"{one.instead} wins"
+    what = one.instead if one.instead.endswith(" is broken") else f"{one.instead} wins"
     return f"{one.what}: {what}"
 
 

@@ -9,8 +9,9 @@ from gpuplan.render.room import Piece
 from gpuplan.render.spoken import cells, lines, verdict_line
 from gpuplan.render.text import Look, noted, wrap
 
-UNSURE = "plan.narrowly"
-"""The note that a promise is broken where the best is as slow as its range allows: who reads one screen must know it."""
+FIRST = ("plan.narrowly", "plan.in-time")
+"""Notes that who reads one screen must know: that a promise is broken where the best is as slow as its range allows, and within
+which time a run was planned of which nobody said how long it may take."""
 
 
 _SPOKEN = {"each": "price of one accelerator", "USD/month": "a month", "USD/M output": "a million output tokens"}
@@ -56,7 +57,7 @@ def said_of(rows: Sequence[Candidate], found: Planned, look: Look) -> list[tuple
     """Where the prices are from, that of the first before all others, and the notes."""
     ranked = [
         *((4 if at == 0 else 7, text) for at, text in enumerate(offers(rows))),
-        *((1 if note.code == UNSURE else 5, noted(note)) for note in found.notes),
+        *((1 if note.code in FIRST else 5, noted(note)) for note in found.notes),
     ]
     return [(rank, wrap(text, look.width, "  - ", "    ")) for rank, text in ranked]
 

@@ -176,6 +176,8 @@ def meaning(estimate: Estimate, key: str) -> str:
         for degree, said in (("attention_dp", "each rank"), ("dp", "each replica")):
             if estimate.question.get(degree, "1") != "1":
                 return said
+    if key == "longest_tokens" and estimate.task == "fit":
+        return "all the model allows" if estimate.figures[key].source.kind == "model-card" else "that fit"
     return MEANINGS.get(key, "")
 
 

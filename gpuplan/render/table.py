@@ -24,7 +24,7 @@ from gpuplan.render.text import (
     span,
     wrap,
 )
-from gpuplan.render.words import is_one
+from gpuplan.render.words import is_one, part_name
 from gpuplan.term import Term, walk_of
 
 _MOST = 6
@@ -52,13 +52,16 @@ def table(estimate: Estimate, look: Look) -> str:
 
 
 def flags_text(change: Change) -> str:
-    """The flags of a change as the user types them."""
-    return " ".join(f"--{name} {quote(value)}" if value else f"--{name}" for name, value in change.flags.items())
+    """The flags of a change as the user types them, behind the command that takes them where it is another."""
+    flags = (f"--{name} {quote(value)}" if value else f"--{name}" for name, value in change.flags.items())
+    return " ".join((*((change.command,) if change.command else ()), *flags))
 
 
 def verdict_text(estimate: Estimate) -> tuple[str, str]:
     """The word of the verdict and the rest of its line; the headline may say the word itself."""
     said, line = estimate.verdict.words, estimate.verdict.headline
+    begin, found, _ = line.partition("largest part: ")
+    line = f"{begin}{found}{part_name(estimate.verdict.binding)}" if found and "(" not in _ else line
     return said.upper(), line[len(said) :].lstrip(" :,") if line.lower().startswith(said) else line
 
 

@@ -50,7 +50,8 @@ _PARTS: Mapping[str, str] = {
     "gradient_stand_ins": "stand-ins for gradients",
     "host_link": "moved from the host", "frozen": "frozen weights", "idle_blocks": "idle blocks", "elementwise": "elementwise",
     "encode_text": "reading the text", "full_decode": "full decode batches", "tail": "last long answers",
-    "nearer_prefill": "prompts before it", "prefill": "its own prompt", "place": "no free place", "queue": "queue",
+    "nearer_prefill": "prompts before it", "nearer_with_images": "prompts with images before it",
+    "wave_wait": "prompts that come with it", "prefill": "its own prompt", "place": "no free place", "queue": "queue",
     "hand_over": "steps of who answers", "steps_ahead": "steps put together before",
     "unmodelled_of_loop": "not modelled", "measured_tensors": "measured tensors", "reading": "taking the request in",
 }  # fmt: skip

@@ -148,7 +148,29 @@ def fit(ask: FitAsk, *, advise: bool = True, library: Library | None = None) -> 
     from gpuplan.search.serving import answer_fit
 
     refuse_pictures(ask)
-    return _advised(ask, answer_fit, "max_sequences", None, advise, library)
+    made = _advised(ask, answer_fit, "max_sequences", None, advise, library)
+    if made.verdict.fits or not advise:
+        return made
+    return made.replaced(advice=lambda: _with_host(ask, made, Library.of(ask) if library is None else library))
+
+
+def _with_host(ask: FitAsk, made: Estimate, library: Library) -> tuple[Change, ...]:
+    """What makes a model fit for serving; one user of a card may have a part of it in the host's memory, which `serve` asks."""
+    from gpuplan.search.changes import MOST, Relief, fitting_changes
+    from gpuplan.search.serving import answer_serving
+    from gpuplan.search.serving_engine import LAYERED, of_one_user
+
+    changes, named, other = made.changes, made.question["engine"], of_one_user(ask, library.target(ask.on))
+    relief = Relief.of(library.engine(split_name(named)[0])[0])._replace(weights=(), kv_cache=())
+    if not (layered := LAYERED & {*relief.hosted}):
+        relief = relief._replace(alone=None if other == named else other)
+    if not (layered or relief.alone) or any("engine" in one.flags for one in changes):
+        return changes
+    shared = {name: getattr(ask, name) for name in ServeAsk.field_names() if hasattr(ask, name)}
+    served = ServeAsk(**shared | {"context": int(made.question["context"]), "batch": ask.batch or 1})
+    options = {"engine", *(name.replace("_", "-") for name in LAYERED)}
+    hosted = fitting_changes(served, lambda one: answer_serving(one, library), options, relief=relief)
+    return (*changes[:1], *(one.replaced(command="serve") for one in hosted[:1]), *changes[1:])[:MOST]
 
 
 def _shared_with_training() -> frozenset[str]:

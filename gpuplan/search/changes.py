@@ -106,7 +106,8 @@ def fitting_changes(
         flags = trial.flags | {name: made.question[name] for name in trial.freed if name in made.question}
         there = made.figures.get("host_memory_bytes") if trial.group == "host" else None
         beside = "" if there is None else f", and {human(float(there.value), 'B')} in the memory of the host"
-        effect = f"fits{' narrowly' if made.verdict.narrowly else ''}{_room(trial.ask, made)}{beside}"
+        stored = f" in {made.question['weights']}" if "engine" in flags and "weights" in made.question else ""
+        effect = f"fits{' narrowly' if made.verdict.narrowly else ''}{stored}{_room(trial.ask, made)}{beside}"
         if overloaded and (most := made.figures.get("highest_rate_per_s")) is not None:
             effect = f"up to {rate_text(float(most.value))}{', if it fits' if made.verdict.narrowly else ''}"
         found.append(Change(flags, effect))

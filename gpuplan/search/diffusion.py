@@ -67,7 +67,7 @@ class Answered(Record, kw_only=True):
 
     def fits(self) -> bool:
         """Whether the accelerator holds it."""
-        return bool(self.memory.peak.value <= self.model.setting.hw.memory_capacity.value)
+        return bool(self.memory.peak.value <= self.model.setting.hw.seen_memory().value)
 
 
 def answer_diffusion(ask: ServeAsk | FitAsk, library: Library, *, advise: bool = True) -> Estimate:
@@ -102,7 +102,7 @@ def answer_diffusion(ask: ServeAsk | FitAsk, library: Library, *, advise: bool =
         chosen.append(Choice("vae_tiling", "true", "whole pictures do not fit" if best.fits() else "least memory"))
     setting = _setting(ask, card, place, chosen)
     best = _made(setting, card, best.model.plan, timed=timed)
-    figures = best.memory.figures(setting.hw.memory_capacity, all_weights(best.model))
+    figures = best.memory.figures(setting.hw.seen_memory(), all_weights(best.model))
     if best.times is not None:
         figures = diffusion_figures(best.model, best.times, figures)
     elif setting.price is not None:

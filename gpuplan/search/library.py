@@ -38,7 +38,7 @@ from gpuplan.search.local import local_target, names_local
 from gpuplan.search.money import money_of
 from gpuplan.search.price import price_of
 from gpuplan.search.serving_engine import Engines, serving_engine
-from gpuplan.search.usual import usual_engine
+from gpuplan.search.usual import having_what_is_named, usual_engine
 from gpuplan.specs.accelerator import Accelerator
 from gpuplan.specs.apart import joined, target_or_apart
 from gpuplan.specs.capacity import capacity_of
@@ -276,8 +276,8 @@ class Library:
             )
         if (id(hw), ask.margin) not in self._sparing:
             margin = Term("plan.margin", ask.margin, "1", USER)
-            left = unspared_bytes.term("hw.memory_within_margin", capacity=hw.memory_capacity, margin=margin)
-            self._sparing[id(hw), ask.margin] = hw, hw.replaced(memory_capacity=left)
+            left = unspared_bytes.term("hw.memory_within_margin", capacity=hw.seen_memory(), margin=margin)
+            self._sparing[id(hw), ask.margin] = hw, hw.replaced(memory_capacity=left, visible_memory=None)
         return self._sparing[id(hw), ask.margin][1]
 
     def price(self, ask: Common, target: Target) -> tuple[Term | None, tuple[Note, ...]]:
@@ -342,6 +342,8 @@ class Library:
         if (own := target.accelerator.default_engines.get(task)) is not None:
             return Unsaid(own, f"others do not run on {target.accelerator.name}")
         found = usual_engine(ask, card, target, usual)
+        if (other := having_what_is_named(ask, found, usual, lambda name: self.engine(name)[0])) is not None:
+            return Unsaid(*other)
         return Unsaid(found.engine.text, found.why, None if found.unnamed is None else partial(_unnamed, found.unnamed, usual))
 
     def place(self, ask: Common, task: Task, *, usual: Unsaid, with_price: bool = True) -> Place:

@@ -237,10 +237,10 @@ def _policy(ask: TrainAsk, found: Found, rollout: Subject, *, asleep: bool) -> t
     awake = rollout.engine.context_of(hw.accelerator, hw.family).value
     if serving is not None:
         awake += sum(one.value * many for one, many in ((serving.graphs, 1), (serving.layer_graphs, rollout.arch.depth)) if one)
-    capacity = found.subject.hw.memory_capacity
+    capacity = found.subject.hw.seen_memory()
     left = max(float(capacity.value) - awake, 1.0) if asleep else float(capacity.value)
     room = replace(capacity, name="hw.memory_left", value=left, formula=None, args=())
-    subject = found.subject.replaced(hw=found.subject.hw.replaced(memory_capacity=room))
+    subject = found.subject.replaced(hw=found.subject.hw.replaced(memory_capacity=room, visible_memory=None))
     ask, chosen, result = chosen_with(habits_of(ask, found), found.replaced(subject=subject))
     plan = result.plan
     why = why_chosen(result, "training division")

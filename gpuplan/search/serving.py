@@ -31,6 +31,7 @@ from gpuplan.search.idle import cache_idle
 from gpuplan.search.images import images_of
 from gpuplan.search.library import Found, Library
 from gpuplan.search.load import load_notes, load_of, notes_of_reader, of_load, percentile_notes, refuse_load_of_reader
+from gpuplan.search.longest import longest_tokens
 from gpuplan.search.requests import Requested, requested
 from gpuplan.search.serving_judges import AS_PLAIN, FEW, Judges
 from gpuplan.search.serving_space import Want, serving_space
@@ -228,6 +229,9 @@ def answer_fit(ask: FitAsk, library: Library) -> Estimate:
     choices = _chosen(ask, plan, why, chosen)
     found = found.replaced(notes=(*found.notes, *long_context(found.subject, plan)))
     made = _memory(found.subject.replaced(origins=_origins(ask, choices)), plan)
+    longest = longest_tokens(found.subject, plan) if smallest.fits else None
+    if longest is not None and "longest_tokens" in made.figures:
+        made = made.replaced(figures={**made.figures, "longest_tokens": longest})
     return _answered(ask, found, plan, choices, "fit", made)
 
 
@@ -244,7 +248,7 @@ def long_context(subject: Subject, plan: ServePlan) -> tuple[Note, ...]:
 def _memory(subject: Subject, plan: ServePlan) -> ServingFigures:
     model = ServingModel.of(subject, plan)
     memory = model.memory()
-    figures = memory_figures(memory, subject.hw.memory_capacity)
+    figures = memory_figures(memory, subject.hw.seen_memory())
     if subject.price is not None:
         figures["price_usd_per_s"] = usd_per_s_of_all.term("fleet.price", units=subject.accelerators(), price=subject.price)
     return ServingFigures(figures=figures, memory=memory, prints=model.profile.prints)

@@ -7,10 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from gpuplan.errors import Note, PlanError, Problem, UsageError
-from gpuplan.estimate.memory_room import seen_memory
 from gpuplan.estimate.money import money_figures
 from gpuplan.estimate.result import Breakdown, Choice, Estimate, Verdict
-from gpuplan.estimate.serving import ServingModel
 from gpuplan.estimate.serving_memory import ServingMemory, at_least
 from gpuplan.estimate.unlike import Piece, Served, pieces_of, room_of, served, shared_out
 from gpuplan.plan.ask_serving import ServeAsk
@@ -96,7 +94,7 @@ def _shares(ask: ServeAsk, whole: Sequence[Settled]) -> list[float]:
         UsageError: there is not one share for each accelerator.
     """
     if ask.tensor_split is None:
-        memories: list[Any] = [seen_memory(ServingModel.of(one.subject, one.plan)).value for one in whole]
+        memories: list[Any] = [one.subject.hw.seen_memory().value for one in whole]
         return [float(one) for one in memories]
     try:
         given = [float(part) for part in ask.tensor_split.replace("/", ",").split(",")]

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING
 
 from gpuplan.estimate.result import Choice
 from gpuplan.models.card import ModelCard
 from gpuplan.models.count import count
 from gpuplan.plan.ask import TrainAsk
-from gpuplan.plan.option import grouped
+from gpuplan.plan.option import entries, grouped
 from gpuplan.plan.parallelism import divisors
 from gpuplan.record import Record
 from gpuplan.specs.engine import Engine
@@ -46,6 +46,28 @@ def usual_engine(ask: TrainAsk, card: ModelCard, target: Target, usual: UsualTra
         filled=_filled(ask, card, target),
     )  # fmt: skip
     return usual.engine_for(asked)
+
+
+_SETTINGS = {"fsdp": "fsdp", "compiled": "compiled", "liger": "liger"}
+"""Options that not every engine has, and what an engine's profile that has them says of it."""
+
+
+def having_what_is_named(
+    ask: TrainAsk, found: UsualEngine, usual: UsualTraining, engine: Callable[[str], Engine]
+) -> tuple[str, str] | None:  # fmt: skip
+    """Another of the engines that are taken, with why, where the question names what the usual one has not; None: it has all."""
+
+    def has(name: str) -> bool:
+        profile = engine(name).training
+        return profile is not None and all(getattr(profile, _SETTINGS[option]) is not None for option in named)
+
+    named = [option for option in _SETTINGS if getattr(ask, option)]
+    if not named or has(found.engine.text):
+        return None
+    others = dict.fromkeys(one.engine.text for one in reversed(usual.engines))
+    name = next((one for one in others if has(one)), None)
+    flags = " and ".join(entries(TrainAsk)[option].flag for option in named)
+    return None if name is None else (name, f"{flags}: settings of it, which {engine(found.engine.text).name} has not")
 
 
 def _filled(ask: TrainAsk, card: ModelCard, target: Target) -> float:

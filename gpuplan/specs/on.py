@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from gpuplan.errors import Problem, UsageError
+from gpuplan.errors import GpuplanError, Problem, UnknownError, UsageError
 from gpuplan.specs.catalog import Catalog
 from gpuplan.specs.makers_words import latin
 from gpuplan.specs.target import MOST_ACCELERATORS, Target, too_many
@@ -52,9 +52,24 @@ def parse_target(text: str, catalog: Catalog) -> Target:
         found = _found(text, catalog)
     except UsageError as error:
         raise _told(text, error) from None
+    except UnknownError:
+        if not _several(text, catalog):
+            raise
+        told = f"`{text}` names several machines, and one is asked about"
+        hint = f"`gpuplan compare … --on {text}` puts them side by side, `gpuplan plan …` looks for the best"
+        raise UsageError(Problem("target.several", told, hint)) from None
     if found.count > MOST_ACCELERATORS:
         raise too_many(text, found.count)
     return found
+
+
+def _several(text: str, catalog: Catalog) -> bool:
+    """Whether commas part names that are each known."""
+    parts = [part.strip() for part in text.split(",")]
+    try:
+        return len(parts) > 1 and all(_found(part, catalog) for part in parts)
+    except GpuplanError:
+        return False
 
 
 def _told(text: str, error: UsageError) -> UsageError:

@@ -10,7 +10,7 @@ from gpuplan.schema import Fault, Schema, field
 from gpuplan.specs.base import Id, SpecFile
 from gpuplan.specs.engine_policies import Scatters
 from gpuplan.specs.engine_training import TrainingProfile
-from gpuplan.specs.quantity import CountField, FactorField, RatioField, TextField
+from gpuplan.specs.quantity import CountField, FactorField, RatioField, SecondsField, TextField
 from gpuplan.specs.training_habits import Pace
 
 Reads: TypeAlias = Literal["words", "other"]
@@ -106,6 +106,8 @@ class UsualPretraining(Schema):
     tokens_per_step: CountField
     ranks_per_sequence: CountField
     """On very many accelerators: so many share a sequence of the batch."""
+    longest: SecondsField
+    """What the longest published run took: a plan that says nothing of time is asked within it, where something does it."""
 
 
 class UsualOther(Schema):

@@ -267,3 +267,44 @@ def test_a_million_tokens_keep_their_digits(call: Call) -> None:
             said = call(*words, *more).out
             assert "1048576" in said
             assert "e+0" not in said
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("llama-3-8b --on h100", "8,192                        all the model allows"),
+        ("llama-3.1-8b --on a100", "131,072                        all the model allows"),
+        ("llama-3.1-8b --on rtx-4090", "that fit"),
+    ],
+)
+def test_the_longest_sequence_says_what_bounds_it(call: Call, line: str, said: str) -> None:
+    """It said the context that was asked for, of cards with room for ten times as long a one."""
+    text = next(one for one in call("fit", *line.split()).out.splitlines() if "longest tokens" in one)
+    assert text.endswith(said)
+    if said == "that fit":
+        tokens = int(text.split()[2].replace(",", ""))
+        assert call("fit", *line.split(), "--context", str(tokens)).code == 0
+        assert call("fit", *line.split(), "--context", str(tokens * 65 // 64)).code == 3
+
+
+@pytest.mark.parametrize(
+    ("line", "way"),
+    [
+        ("llama-3.3-70b --on rtx-4090", "serve --engine llama-cpp --gpu-layers 40  fits in q4_k_m"),
+        ("llama-3.3-70b --on rtx-4090 --weights q4_k_m", "serve --gpu-layers 40  fits"),
+    ],
+)
+def test_one_user_hears_of_four_bits_and_of_the_host(call: Call, line: str, way: str) -> None:
+    asked = call("fit", *line.split())
+    assert asked.code == 3
+    assert way in asked.out
+    flags = way.partition("  ")[0].removeprefix("serve ").split()
+    assert call("serve", *line.split(), *flags, "--context", "8192", "--brief").code == 0
+
+
+def test_memory_that_programs_can_take_is_the_same_for_training_and_serving(call: Call) -> None:
+    """An A100's driver totals 80 GiB, of which CUDA tells programs 79.25: training counted the former, serving the latter."""
+    for on, size in (("a100", 79.25), ("a100-sxm-40gb", 39.55), ("gb10", 121.63), ("h100", 84942979072 / 2**30)):
+        for asked in (("fit", "qwen3-0.6b"), ("train", "qwen3-0.6b"), ("train", "resnet-50")):
+            found = json.loads(call(*asked, "--on", on, "--json").out)["figures"]["memory_capacity_bytes"]["value"]
+            assert found == pytest.approx(size * 2**30), (on, asked)

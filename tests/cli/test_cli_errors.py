@@ -21,6 +21,7 @@ TABLE: list[tuple[str, tuple[str, ...], int, str, str]] = [
     ("misspelt command", ("trian",), 2, "no command `trian`", "did you mean `train`?"),
     ("misspelt subcommand", ("specs", "lst"), 2, "no command `lst`", "`list`"),
     ("no model", ("fit",), 2, "MODEL is missing", "`gpuplan fit --help`"),
+    ("two targets", ("serve", "70b", "--on", "h100,h200"), 2, "names several machines", "`gpuplan compare … --on h100,h200`"),
     ("no target", ("fit", "llama-3.1-8b"), 2, "--on is missing", "--on h100"),
     ("value without option", ("fit", "m", "--on"), 2, "requires an argument", "--help"),
     ("extra word", ("fit", "m", "n", "--on", "h100"), 2, "unexpected extra argument", "--help"),

@@ -21,6 +21,7 @@ from gpuplan.render.planned import as_text
 from gpuplan.render.text import Look
 from gpuplan.search.library import Library
 from gpuplan.search.on_targets import on_targets
+from gpuplan.specs.usual_training import UsualTraining
 from gpuplan.units import human
 from tests.sweeps import marked, thinned
 from tools.published_plans import RUNS, Published, place
@@ -234,6 +235,7 @@ def test_spare_nodes_stand_in_for_those_in_repair(library: Library) -> None:
         ({"on": "rtx-3090-ti", "minimize": "cost"}, {"price_kind": "reserved_3yr"}, UnknownError, "no reserved 3yr price"),
         ({}, {"max_price_age": 1}, UnknownError, "older than --max-price-age 1 day,"),
         ({"on": "t4", "max_count": 1}, {"model": "llama-3.1-405b"}, InfeasibleError, "fits on none of"),
+        ({"on": "t4", "count": 1}, {"model": "llama-3.1-405b"}, InfeasibleError, "fits on none of(?s:.*)leave --count out"),
         ({"on": None, "budget": 1e6}, {"price": 1 / 3600}, UsageError, "--price is that of one machine"),
     ],
 )  # fmt: skip
@@ -337,3 +339,19 @@ def test_a_machine_that_is_counted_is_not_told_to_allow_more(library: Library) -
     with pytest.raises(InfeasibleError) as open_count:
         plan_train(asked(on="t4", max_count=1), run_of(model="llama-3.1-405b"), library)
     assert (open_count.value.problems[0].hint or "").startswith("allow more with --max-count")
+
+
+def test_a_run_of_which_no_time_is_said_is_one_that_somebody_would_wait_for(library: Library) -> None:
+    """One accelerator alone is the cheapest, for years: what is done within the longest run on record is answered."""
+    free: dict[str, Any] = {"on": "dataoorts:orion-h200-sxm-141gb,lambda:gpu_8x_b200_sxm6", "budget": 1e6}
+    found = plan_train(asked(**free), run_of(tokens=1e12), library)
+    longest = library.catalog.load(UsualTraining, "training").pretraining.longest.value
+    assert found.best[0].figures["wall_time_s"] <= longest
+    assert "the longest run on record" in as_text(found, Look(width=200))
+    cheapest = plan_train(asked(**free, minimize="cost"), run_of(tokens=1e12), library).best[0]
+    assert cheapest.figures["wall_time_s"] > longest
+    note = next(note for note in found.notes if note.code == "plan.in-time")
+    assert f"{cheapest.offering.target}, for {human(cheapest.figures['cost_usd'], 'USD')}" in note.text
+    late = plan_train(asked(max_count=8, on="aws:p4d.24xlarge"), run_of(tokens=1e13), library)
+    assert late.best[0].figures["wall_time_s"] > longest
+    assert any("nothing that is allowed does it within 118 days" in note.text for note in late.notes)

@@ -14,6 +14,7 @@ from gpuplan.plan.ask_serving import ServeAsk
 from gpuplan.planner.serve_answer import plan_serve
 from gpuplan.planner.train import plan_finetune, plan_train
 from gpuplan.search.library import Library
+from gpuplan.search.serving import answer_serving
 from gpuplan.search.training import answer_training
 from gpuplan.units import MONTH, human
 
@@ -107,3 +108,35 @@ def test_a_seller_at_another_kind_of_price_is_told() -> None:
     run = ServeAsk(model="llama-3.1-8b", on="any", rate=1.0)
     with pytest.raises(UnknownError, match="--price-kind market"):
         plan_serve(PlanServeAsk(on=None, cloud="vast"), run, LIBRARY)
+
+
+def test_a_fleet_that_is_bought_says_what_all_of_it_costs_and_asks_about_itself() -> None:
+    """The unit was a node of eight with four times the load, whose price was said for a fleet of two."""
+    goal, run = PlanServeAsk(on="h100", ttft=1.0, tpot=0.05), ServeAsk(model="llama-3.1-70b", on="", rate=5.0, own=30000.0)
+    found = plan_serve(goal, run, LIBRARY)
+    assert found.best[0].offering.target == "2xh100"
+    assert "--on 2xh100 --rate 5/s" in found.command
+    assert "owning 2 at 30,000 USD each, 60,000 USD in all;" in told(found, "own.costs")
+    more = plan_serve(goal, run.replaced(rate=50.0), LIBRARY)
+    many = more.best[0].offering.count
+    assert many > 8
+    assert f"owning {many} at 30,000 USD each, {many * 30_000:,} USD in all;" in told(more, "own.costs")
+
+
+def test_a_month_of_what_is_bought_costs_no_more_where_it_works_less() -> None:
+    """Its price of a second in use bears the time in which it waits: a month was told as if it worked all of it at that price."""
+    served = ServeAsk(model="llama-3.1-8b", on="h100", rate=2.0, own=30000.0)
+    goal = PlanServeAsk(on="h100", ttft=1.0, tpot=0.05)
+    for own, seldom in (
+        (answer_serving(served, LIBRARY), answer_serving(served.replaced(own_use=0.25), LIBRARY)),
+        (
+            plan_serve(goal, served, LIBRARY).best[0].estimate,
+            plan_serve(goal, served.replaced(own_use=0.25), LIBRARY).best[0].estimate,
+        ),
+    ):
+        always, less = (float(one.figures["cost_usd_per_month"].value) for one in (own, seldom))
+        assert 0.5 * always < less <= always  # electricity is less
+        token, dear = (float(one.figures["cost_usd_per_million_output_tokens"].value) for one in (own, seldom))
+        assert dear > 3 * token
+    small = plan_serve(goal.replaced(budget=always * 1.01), served.replaced(own_use=0.25), LIBRARY)
+    assert small.best

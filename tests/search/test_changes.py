@@ -27,6 +27,8 @@ def changed(ask: Question, change: Change) -> Question:
     values: dict[str, Any] = {flag.replace("-", "_"): text for flag, text in change.flags.items()}
     values = {name: int(text) if name in COUNTS else text or True for name, text in values.items()}
     values |= {name: tuple(text.split(",")) for name, text in values.items() if name == "offload"}
+    if change.command == "serve":
+        ask = ServeAsk(**{name: getattr(ask, name) for name in ServeAsk.field_names() if hasattr(ask, name)})
     return ask.replaced(**values)
 
 

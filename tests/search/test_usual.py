@@ -261,3 +261,12 @@ def test_spread_experts_are_why() -> None:
     # Gathered whole for every layer by ZeRO-3, the weights of such a mixture take most of a step: 4,305 tokens/s on these.
     taken, gathered = (answer("kimi-k2", "64xh100", lora=16, **one) for one in ({}, {"engine": "accelerate"}))
     assert float(taken.figures["tokens_per_s"].value) > 10 * float(gathered.figures["tokens_per_s"].value)
+
+
+@pytest.mark.parametrize("given", [{"fsdp": 2}, {"compiled": True}, {"liger": True}, {"fsdp": 1, "liger": True}])
+def test_an_engine_that_nobody_names_has_what_is_named(given: dict[str, Any]) -> None:
+    """`train --fsdp 2` was taken as Megatron-LM, which then refused it."""
+    found = answer_training(TrainAsk(model="llama-3.1-8b", on="8xh100", **given), Library.shared())
+    assert found.question["engine"] == "accelerate"
+    with pytest.raises(UsageError, match="Megatron-LM"):
+        answer_training(TrainAsk(model="llama-3.1-8b", on="8xh100", engine="megatron-lm", **given), Library.shared())

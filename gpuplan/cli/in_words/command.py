@@ -133,7 +133,7 @@ def meant(question: str) -> Meant:
     >>> meant("does llama 3.1 8b fit on a t4 with a purple fan").unheard
     ('purple', 'fan')
     >>> meant("is 24gb vram enough for qwen3 32b").words
-    ('fit', 'qwen3-32b', '--on', 'rtx-4090')
+    ('fit', 'qwen3-32b', '--on', 'rtx-4090', '--weights', 'q4_k_m')
     """
     with suppress(GpuplanError):
         if (command := pasted(question)) is not None:
@@ -184,6 +184,7 @@ def _command(text: str, given: Mapping[str, str], names: Named, size: int) -> Me
         command = "serve" if len(names.places) == 1 else "compare serve"
         names = names if names.places else names._replace(places=_FOR_READERS)
     options, left = _options(command, given, training=training, adapted=adapted)
+    names, options, narrow = _held(command, names, options)
     family, words = _family(command, names)
     of = names.model or (_EXAMPLE if command == "compare serve" else "")
     made = [*command.split(), *([of] if of else []), *family, *_places(command, names)]
@@ -223,7 +224,31 @@ def _command(text: str, given: Mapping[str, str], names: Named, size: int) -> Me
     taken = command == "compare serve" and not names.model  # An example of a model compares parts as well as another.
     told = why and not taken and not (size and command in _BY_MEMORY)
     whole = not left and not not_heard and not more and not told
-    return Meant((*made, *more), whole, why or (unnamed(not_heard) if not_heard else ""), not_heard)
+    why = why or (unnamed(not_heard) if not_heard else "")
+    return Meant((*made, *more), whole, "; ".join(filter(None, (narrow, why))), not_heard)
+
+
+def _held(command: str, names: Named, options: dict[str, str]) -> tuple[Named, dict[str, str], str]:
+    """Places and options with which a model is held where the question leaves open how, and what is to be said of it."""
+    if not _writes(names.model) or command not in ("compare serve", "fit", "serve"):
+        return names, options, ""
+    from gpuplan.cli.in_words.enough import OF_ONE_USER, enough, in_four_bits
+
+    if command == "compare serve":
+        places, options = enough(names.model, names.places, options) if len(names.places) > 1 else (names.places, options)
+        return names._replace(places=tuple(places)), options, ""
+    if names.engine or len(names.places) != 1 or not in_four_bits(names.model, names.places[0], options):
+        return names, options, ""
+    return (
+        names,
+        {**options, "weights": OF_ONE_USER},
+        f"in {OF_ONE_USER}, as one user mostly runs it: as published it does not fit",
+    )
+
+
+def _writes(model: str) -> bool:
+    """Whether a model is one of words, which writes them."""
+    return bool(model) and not is_pictures(model) and not only_reads(model)
 
 
 def _only_trains(engine: str) -> bool:
@@ -313,9 +338,19 @@ def _kind(text: str, given: Mapping[str, str], names: Named, training: bool) -> 
     return "train" if training else "serve" if served else "fit"
 
 
+def _priced(place: str) -> list[str]:
+    """A place as a list of prices takes it: a family of instances behind its provider (`aws-p5`) is two words."""
+    from gpuplan.specs.catalog import Catalog
+
+    seller, _, family = place.partition("-")
+    return [seller, family] if family and seller in Catalog.open().paths("prices") else [place]
+
+
 def _places(command: str, names: Named) -> list[str]:
-    if command in ("specs show", "prices list"):
+    if command == "specs show":
         return [re.sub(r"^\d+x", "", place) for place in names.places]
+    if command == "prices list":
+        return [word for place in names.places for word in _priced(re.sub(r"^\d+x", "", place))]
     if command == "compare":
         return list(names.places)
     if names.places:

@@ -16,7 +16,7 @@ cheapest chip chips choose choosing cloud comfortably compare compared comparing
 couldn't cuda currently decent deploy deploying did difference do does doesn't doing done down during each either embedding
 embeddings enough entire error estimate estimated estimates estimating estimation even eventually ever every everyone exactly
 example expect expected expecting experience experiences fast faster fastest few figure figuring find fine fine-tune
-fine-tuned fine-tunes fine-tuning finetune finetuned finetuning first fit fits fitting for from full fully gaming gb general
+fine-tuned fine-tunes fine-tuning finetune finetuned finetuning first fit fits fitting for free from full fully gaming gb general
 generate generating generation get getting gib give given go going good got gpu gpus great guide guys had handle handles
 hardware has have having hello help here hi hit home host hosted hosting how i i'm i've idea if in including infer inference
 inferencing info instance instances instead instruct into is isn't issue it it's its job just keep know large larger largest

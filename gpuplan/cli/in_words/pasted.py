@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+import shlex
+import sys
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import NamedTuple
 
-from gpuplan.errors import GpuplanError
+from gpuplan.errors import GpuplanError, Problem, UsageError
+from gpuplan.optimizers import OPTIMIZERS, OPTIMIZERS_ALSO_CALLED
 from gpuplan.plan.ask import TrainAsk
 from gpuplan.plan.launch.shell import commands
 from gpuplan.plan.option import by_key
+from gpuplan.specs.target import is_counted
 
 SAY_WHERE = "say with `--on` what it runs on, which the command does not"
 SAY_MODEL = "say the model and what it runs on, which the command does not"
@@ -41,6 +45,20 @@ _NODES = ("nnodes", "num-nodes", "num-machines")
 """Arguments of launchers that say how many processes there are in all, on each machine, and how many machines."""
 _NO_SIZE = ("-alpha", "-type")
 """Ends of arguments beside that of a size: `--lora_alpha 32` is no rank."""
+_ACCUMULATED = ("gradient-accumulation-steps", "grad-accum", "gradient-accumulation")
+_SAID: Mapping[str, Mapping[str, tuple[str, ...]]] = {
+    "load-in-4bit": {"": ("--qlora",)}, "qlora": {"": ("--qlora",)},
+    "fp16": {"": ("--precision", "fp16")}, "bf16": {"": ("--precision", "bf16")},
+    "mixed-precision": {"fp16": ("--precision", "fp16"), "bf16": ("--precision", "bf16"), "fp8": ("--precision", "fp8")},
+    "gradient-checkpointing": {"": ("--recompute", "full")},
+    "optim": {
+        name: ("--optimizer", one)
+        for name, one in (*OPTIMIZERS_ALSO_CALLED.items(), *((one.replace("-", "_"), one) for one in OPTIMIZERS))
+    },
+}  # fmt: skip
+"""Arguments that are no whole numbers, by their values ("": a switch, or true), and the options that they are here."""
+_COUNTED = re.compile(r"\d+x")
+_TRUE, _FALSE = ("", "true", "yes", "1"), ("false", "no", "0")
 
 
 class Pasted(NamedTuple):
@@ -48,6 +66,37 @@ class Pasted(NamedTuple):
 
     words: tuple[str, ...]
     why: str
+    unread: tuple[str, ...] = ()
+    """Arguments of a script of training that no option here is known for."""
+
+    def on(self, place: str) -> tuple[str, ...]:
+        """The words on another machine, with as many of it as the command says, where neither is counted."""
+        at = self.words.index("--on") + 1
+        counted = _COUNTED.match(self.words[at])
+        there = place if counted is None or is_counted(place) or ":" in place else f"{counted[0]}{place}"
+        return (*self.words[:at], there, *self.words[at + 1 :])
+
+
+def answering(words: Sequence[str]) -> Sequence[str]:
+    """The command that answers a pasted one with options of ours behind it, which is said; the same words where none is pasted.
+
+    Raises:
+        UsageError: it is not said what the pasted command runs on, or of which model.
+    """
+    command = pasted(words[0])
+    if command is None:
+        return words
+    more = list(words[1:])
+    at = more.index("--on") if "--on" in more[:-1] else None
+    made = command.words if at is None else command.on(more[at + 1])
+    rest = more if at is None else [*more[:at], *more[at + 2 :]]
+    if at is None or command.why == SAY_MODEL:
+        what = "it is not said what the command runs on" if at is None else "the command does not say its model"
+        raise UsageError(Problem("usage.pasted", what, f"such as `gpuplan {shlex.join((*made, *rest))}`; {command.why}"))
+    print(f"asked as: gpuplan {shlex.join((*made, *rest))}", file=sys.stderr)
+    if command.unread:
+        print(f"note: not read: {', '.join(command.unread)}", file=sys.stderr)
+    return (*made, *rest)
 
 
 def pasted(text: str) -> Pasted | None:
@@ -108,7 +157,10 @@ def _training(text: str) -> Pasted | None:
         ranks = _whole(flags, _ALL) or (_whole(flags, _EACH) or 1) * (_whole(flags, _NODES) or 1)
         words = ["train", model or _EXAMPLE, "--on", _counted(ranks, _MANY)]
         words += ["--engine", found] if found else []
-        return Pasted((*words, *_options(flags)), SAY_WHERE if model else SAY_MODEL)
+        options, read = _options(flags, ranks)
+        read |= {*_names_of("model"), *_ALL, *_EACH, *_NODES}
+        unread = tuple(f"--{name}{f' {value}' if value else ''}" for name, value in flags.items() if name not in read)
+        return Pasted((*words, *options), SAY_WHERE if model else SAY_MODEL, unread)
     return None
 
 
@@ -143,18 +195,35 @@ def _names_of(option: str) -> Iterator[str]:
             yield from entry.words
 
 
-def _options(flags: dict[str, str]) -> Iterator[str]:
-    """What the arguments of a script of training set, as options of `gpuplan train`: whole numbers alone, which need no table."""
+def _options(flags: Mapping[str, str], ranks: int) -> tuple[list[str], set[str]]:
+    """What the arguments of a script of training set, as options of `gpuplan train`, and which of them were read."""
     from gpuplan.plan.other_words import table
 
-    known, made = by_key(TrainAsk), set[str]()
+    known, made, read = by_key(TrainAsk), dict[str, tuple[str, ...]](), set[str]()
     for name, value in flags.items():
         key = name.replace("-", "_")
+        if name in _SAID:
+            word = value.lower().replace("-", "_")
+            said = () if word in _FALSE else _SAID[name].get("" if word in _TRUE else word)
+            if said is not None:
+                read.add(name)
+            if said:
+                made.setdefault(said[0], said)
+            continue
         entry = next((one for one in table() if name in one.words and one.means in known and one.command in ("", "train")), None)
         option = key if key in known else entry.means if entry is not None and not entry.say else ""
-        if option and option not in made and value.isdigit() and known[option].kind == "whole" and not name.endswith(_NO_SIZE):
-            made.add(option)
-            yield from (f"--{option.replace('_', '-')}", value)
+        if option and value.isdigit() and known[option].kind == "whole" and not name.endswith(_NO_SIZE):
+            read.add(name)
+            flag = f"--{option.replace('_', '-')}"
+            made.setdefault(flag, (flag, value))
+    steps = next((name for name in _ACCUMULATED if flags.get(name, "").isdigit()), None)
+    divided = {"--tp", "--pp", "--cp", "--global-batch"} & {*made}
+    if steps is not None and "--micro-batch" in made and not divided:
+        read.add(steps)
+        made["--global-batch"] = ("--global-batch", str(int(made["--micro-batch"][1]) * int(flags[steps]) * ranks))
+    if "--qlora" in made:
+        made.setdefault("--lora", ("--lora", "16"))
+    return [word for words in made.values() for word in words], read
 
 
 def _whole(flags: dict[str, str], names: Sequence[str]) -> int:
