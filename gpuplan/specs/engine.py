@@ -23,6 +23,7 @@ from gpuplan.specs.engine_memory import (
 )  # fmt: skip
 from gpuplan.specs.engine_schedule import (
     Admits,
+    AwqKernels,
     InChunks,
     OwnProcessors,
     Schedule,
@@ -176,6 +177,8 @@ class ServingProfile(Schema):
     written_out_above: CountField | None = None
     """Tokens of a pass above which weights that are stored narrower than they are multiplied are written out in 16 bits first, for
     plain products of 16-bit values; None: kernels widen them on their way."""
+    awq_kernels: AwqKernels | None = None
+    """What it does where it is told to run AWQ's weights in AWQ's own kernels; None: it has none, or it is not on record."""
     layer_host: SecondsField
     """Host time to issue one layer's kernels; the accelerator waits where they are shorter (zero where graphs are replayed)."""
     layer_host_of: dict[str, SecondsField] = field(default_factory=dict)

@@ -85,6 +85,15 @@ class UndividedWindows(Schema):
     """Families of accelerators that run such a kernel."""
 
 
+class AwqKernels(Schema):
+    """The kernels that AWQ came with, which an engine has beside faster ones for the same weights, and runs where it is told to."""
+
+    whole_from: CountField
+    """Tokens of a pass from which on a kernel of its own widens the weights of a product to 16 bits before it."""
+    rows: CountField | None = None
+    """Rows of tokens of a block of a product of fewer, each of which widens the weights anew; None: there are none so few."""
+
+
 class VectorDecode(Schema):
     """Decode attention on the vector units: every head of the queries reads the keys by itself."""
 
