@@ -73,6 +73,20 @@ def answering(model: ServingModel, name: str, rows: Term | None, groups: Sequenc
     return parts
 
 
+def server_host(model: ServingModel, name: str) -> Term | None:
+    """Host time of a step for each sequence in the server, which runs while the accelerator does; None: there is none, or no load.
+
+    It has the tokens of several steps together where the engine takes so many at once.
+    """
+    each, steps = model.profile.server_sequence_host, model.plan.settings.recv_interval
+    if each is None or model.plan.load is None:
+        return None
+    whole = model.subject.habit("server_sequence_host", each)
+    if steps is None:
+        return whole
+    return form.once_in_seconds.term(f"{name}.of_server", seconds=whole, steps=model.subject.plan("recv_interval", steps))
+
+
 def stage_wait(model: ServingModel, name: str, layers: Mapping[str, Sequence[tuple[str, Term]]], whole: Term) -> Term:
     """What a decode step waits for the stage with the most work, where stages hold other layers or more of them.
 
@@ -141,6 +155,10 @@ def issue_wait(
         )  # fmt: skip
         of_layers = repeated_seconds.term(f"{name}.issue_layers", count=layers, seconds=each)
         whole = total(f"{name}.issue", {"layers": of_layers, "collectives": of_collectives})
+        return remaining_seconds.term(at, whole=whole, hidden=busy)
+    if answered is not None and alone(model.serve.pp) and (served := server_host(model, name)) is not None:
+        of_layers = repeated_seconds.term(f"{name}.issue_layers", count=layers, seconds=each)
+        whole = form.served_issue_seconds.term(f"{name}.issue", issue=of_layers, sequence=served, rows=answered)
         return remaining_seconds.term(at, whole=whole, hidden=busy)
     if stages is None or answered is None or alone(model.serve.pp):
         return form.issue_wait_seconds.term(at, layers=layers, layer_host=each, busy=busy)

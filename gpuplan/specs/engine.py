@@ -199,6 +199,9 @@ class ServingProfile(Schema):
     """Host time of a decode step that the accelerator waits for: scheduler, sampling, output."""
     sequence_host: SecondsField | None = None
     """What a decode step takes longer for each of its sequences: sampling, detokenising, answers; None: nothing that is known."""
+    server_sequence_host: SecondsField | None = None
+    """What a server takes to hand on the token of a sequence, in the engine's process while the accelerator runs; None: it is in a
+    process of its own. As `server_host`, it is counted under a load alone."""
     page_host: SecondsField | None = None
     """What a decode step takes longer for each page of its sequences' caches, whose tables the host writes anew; None: nothing."""
     joined_host: SecondsField | None = None

@@ -115,6 +115,7 @@ class ServingEra(Schema):
     linear_prompt_host: SecondsField | None = None
     step_host: SecondsField | None = None
     sequence_host: SecondsField | None = None
+    server_sequence_host: SecondsField | None = None
     page_host: SecondsField | None = None
     joined_host: SecondsField | None = None
     rank_wait: SecondsField | None = None
