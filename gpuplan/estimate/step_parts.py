@@ -203,6 +203,8 @@ def _long_alone(model: ServingModel, name: str, rows: Term, replayed: Term, issu
 def prompt_host(model: ServingModel) -> tuple[str, SecondsField] | None:
     """The habit of what the host takes to issue a layer for prompts, and its name; None: what it takes for any pass."""
     profile = model.profile
+    if model.plan.settings.graphs is False and profile.eager_host is not None:
+        return "eager_host", profile.eager_host
     own = {"latent_prompt_host": latent(model), "linear_prompt_host": _linear(model), "prompt_host": True}
     return next(((name, found) for name, is_so in own.items() if is_so and (found := getattr(profile, name)) is not None), None)
 
