@@ -194,7 +194,7 @@ def cache_copies(model: ServingModel, name: str, own: OwnProcessors) -> Term:
 def _long_alone(model: ServingModel, name: str, rows: Term, replayed: Term, issued: Term) -> Term:
     """Host time of a layer in a pass of `rows` with prompts, where those of a captured number of tokens are replayed."""
     captures = model.profile.captures
-    if captures is None:
+    if captures is None or not model.profile.replays_prompts:
         return issued
     most = model.subject.habit("captured_most", captures.most)
     return seconds_up_to.term(f"{name}.layer_host", value=rows, most=most, within=replayed, beyond=issued)

@@ -226,7 +226,7 @@ def _layers(phase: ServingPhase, but: tuple[str, ...] = ()) -> Any:
 def _graphed(model: ServingModel) -> float:
     """Tokens of the longest pass with prompts that a graph holds."""
     captures = model.profile.captures
-    if captures is None or model.profile.prompt_host is None:
+    if captures is None or model.profile.prompt_host is None or not model.profile.replays_prompts:
         return 0.0
     return float(with_values(model.subject.habit("captured_most", captures.most), model.subject.pins).value)
 

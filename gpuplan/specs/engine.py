@@ -187,6 +187,8 @@ class ServingProfile(Schema):
     """Host time to issue a collective of tensor parallel ranks, where no graph holds it; None: as any kernel."""
     prompt_host: SecondsField | None = None
     """The same of a layer in passes with prompts, but for those of as few tokens as `captures` has graphs of; None: as in any."""
+    replays_prompts: bool = True
+    """Whether those passes are replayed; otherwise graphs hold decode steps alone."""
     eager_host: SecondsField | None = None
     """The same of a layer in any pass where it is told to capture and compile nothing; None: as in passes with prompts."""
     latent_prompt_host: SecondsField | None = None

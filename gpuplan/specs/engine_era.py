@@ -111,6 +111,7 @@ class ServingEra(Schema):
     layer_graphs: BytesField | None = None
     layer_host: SecondsField | None = None
     prompt_host: SecondsField | None = None
+    replays_prompts: bool | None = None
     eager_host: SecondsField | None = None
     latent_prompt_host: SecondsField | None = None
     linear_prompt_host: SecondsField | None = None

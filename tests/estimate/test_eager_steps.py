@@ -46,3 +46,15 @@ def test_the_first_engine_calls_less(ask: Ask) -> None:
         assert term is not None
         hosts[engine] = float(term.value)  # type: ignore[arg-type]
     assert hosts["vllm@0.6.4"] < 0.5 * hosts["vllm@0.19.0"]
+
+
+@pytest.mark.parametrize(("on", "published"), [("h100", 0.01152), ("rtx-3090", 0.01916), ("l4", 0.02338)])
+def test_graphs_of_the_first_engine_hold_no_prompts(ask: Ask, on: str, published: float) -> None:
+    """First tokens of Qwen2.5 0.5B, one request after another, in vLLM 0.7.3 without a server (AccelMark's suite F).
+
+    Of 24 layers for 95 tokens none is replayed: the host calls all, and takes as long on any accelerator.
+    """
+    said = {"model": "qwen2.5-0.5b", "on": on, "weights": "bf16", "prompt": 95, "output": 150, "concurrency": 1}
+    first, second = (float(ask(**said, engine=engine).figures["ttft_s"].value) for engine in ("vllm@0.7.3", "vllm@0.8.5"))  # type: ignore[arg-type]
+    assert first == pytest.approx(published, rel=0.4)
+    assert first > second
