@@ -412,12 +412,14 @@ class ServingModel(Record, kw_only=True):
         held = on_host(self, rank_weights(self)) if self.plan.settings.uses_host else None
         if held is not None:
             parts = decode_parts(self, name, work, parts, held) if passes is None else pass_parts(self, name, parts, held)
+        answers = answering(self, name, answered, groups)
+        parts |= {kind: answers.pop(kind) for kind in ("pages",) if kind in answers}
         waits = f"{name}.issue_wait" if passes is None else f"{name}.one_issue_wait"
         parts["issue_wait"] = issue_wait(
             self, name, waits, work, rows, total(f"{name}.busy", parts), answered, reads=reads
         )  # fmt: skip
         parts["host"] = step_host(self, f"{name}.host" if passes is None else f"{name}.pass.host", work, decodes=passes is None)
-        parts |= answering(self, name, answered, groups) | copied(self, name, decodes=not reads)
+        parts |= answers | copied(self, name, decodes=not reads)
         if residual is None:
             of = "decode" if passes is None else "prefill"
             residual = self.subject.habit(f"{of}_residual", getattr(self.profile, f"{of}_residual"))
