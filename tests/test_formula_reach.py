@@ -51,6 +51,11 @@ QUESTIONS = {
     "serve llama-3.1-8b --on h100 --engine sglang --concurrency 16 --prompt 1024 --output 128": "waves where prompts go first",
     "serve llama-3.1-8b --on h100 --engine tensorrt-llm --concurrency 16 --prompt 1024 --output 128": "whole prompts of a pass",
     "serve llama-3-8b --on rtx-4090 --engine exllama --weights int4 --prompt 1024 --batch 1": "weights written out in 16 bits",
+    "serve qwen2.5-7b --on l4 --engine vllm --weights int4 --awq-kernels --batch 32 --prompt 128": "weights that blocks widen anew",
+    "serve llama-3-8b --on h100 --engine vllm@0.6.1 --concurrency 64 --recv-interval 8 --prompt 215 --output 198":
+        "a server in the engine's process, which has the tokens of several steps together",
+    "serve llama-3-8b --on h100 --engine nim@1.0.3 --concurrency 5 --requests 50 --prompt 2000 --output 200":
+        "the first of those that come back together",
     "serve mixtral-8x7b --on 2xh100 --engine tensorrt-llm@0.9 --weights fp8 --batch 8": "experts in kernels of the chips before",
     "serve mistral-7b --on 16xh100 --engine tensorrt-llm@0.8 --batch 8": "decode attention on vector units but for some shapes",
     "train llama-3.1-8b --on 8xh100 --engine nanotron@2024-07 --tp 2": "parts of inputs that other ranks gave, kept whole",

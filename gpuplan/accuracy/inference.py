@@ -48,8 +48,9 @@ ENGINES = {"tensorrt": "tensorrt-llm", "huggingface": "torch-eager"}
 CLOSED = ("fixed-batch", "single-stream")
 """Ways of measuring in which the batch is what was set; under load it is what the engine makes of the demand."""
 SERVED_WITH = (
-    "cached_share", "cached_prefixes", "max_sequences", "max_batched_tokens", "recv_interval", "graphs", "memory_utilization",
-    "max_context", "cache_memory", "prompt_spread", "output_spread", "gpu_layers", "host_experts", "host_memory", "host_bandwidth",
+    "cached_share", "cached_prefixes", "max_sequences", "max_batched_tokens", "recv_interval", "graphs", "awq_kernels",
+    "memory_utilization", "max_context", "cache_memory", "prompt_spread", "output_spread", "gpu_layers", "host_experts",
+    "host_memory", "host_bandwidth",
 )  # fmt: skip
 """What a row may say of its server and of the prompts that it had seen before, as the options of `gpuplan serve`."""
 SAME = 0.02

@@ -41,7 +41,7 @@ from gpuplan.workload.checkpoint_weights import checkpoint_parts
 from gpuplan.workload.context import ONE, Group, Leaves, Pass, Types
 from gpuplan.workload.program import LayerProgram
 from gpuplan.workload.serving import PassWork, ServeTerms, cache_bytes, expert_tokens, serving_pass
-from gpuplan.workload.written_out import written_out
+from gpuplan.workload.written_out import widened_by_blocks, written_out
 
 PLAIN_IN_FILE = 4.0
 """Files of mixed types keep norms and routers in fp32."""
@@ -355,7 +355,17 @@ class ServingModel(Record, kw_only=True):
             head_rows=head_rows, plain=self.plan.plain, plain_types=self.plain_types(), parts=self.own_parts(),
             encoder_shape=encoded, kept=None if self.plan.checkpoint is not None else self.kept_type(),
         )  # fmt: skip
+        if self.plan.settings.awq_kernels:
+            return self._by_awq(work, shape.tokens)
         return work if shape.decodes else written_out(work, shape.tokens, self.profile.written_out_above)
+
+    def _by_awq(self, work: PassWork, tokens: Term) -> PassWork:
+        """The work of a pass in the kernels that AWQ came with, which `of` has found that the engine has."""
+        own, habit = self.profile.awq_kernels, self.subject.habit
+        if own is None:
+            return work
+        rows = None if own.rows is None else habit("awq_rows", own.rows)
+        return widened_by_blocks(work, tokens, rows, habit("awq_whole_from", own.whole_from))
 
     def programs(self, name: str) -> dict[str, LayerProgram]:
         """What each kind of layer does with one token."""
@@ -402,12 +412,14 @@ class ServingModel(Record, kw_only=True):
         held = on_host(self, rank_weights(self)) if self.plan.settings.uses_host else None
         if held is not None:
             parts = decode_parts(self, name, work, parts, held) if passes is None else pass_parts(self, name, parts, held)
+        answers = answering(self, name, answered, groups)
+        parts |= {kind: answers.pop(kind) for kind in ("pages",) if kind in answers}
         waits = f"{name}.issue_wait" if passes is None else f"{name}.one_issue_wait"
         parts["issue_wait"] = issue_wait(
             self, name, waits, work, rows, total(f"{name}.busy", parts), answered, reads=reads
         )  # fmt: skip
         parts["host"] = step_host(self, f"{name}.host" if passes is None else f"{name}.pass.host", work, decodes=passes is None)
-        parts |= answering(self, name, answered, groups) | copied(self, name, decodes=not reads)
+        parts |= answers | copied(self, name, decodes=not reads)
         if residual is None:
             of = "decode" if passes is None else "prefill"
             residual = self.subject.habit(f"{of}_residual", getattr(self.profile, f"{of}_residual"))

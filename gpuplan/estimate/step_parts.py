@@ -73,6 +73,20 @@ def answering(model: ServingModel, name: str, rows: Term | None, groups: Sequenc
     return parts
 
 
+def server_host(model: ServingModel, name: str) -> Term | None:
+    """Host time of a step for each sequence in the server, which runs while the accelerator does; None: there is none, or no load.
+
+    It has the tokens of several steps together where the engine takes so many at once.
+    """
+    each, steps = model.profile.server_sequence_host, model.plan.settings.recv_interval
+    if each is None or model.plan.load is None:
+        return None
+    whole = model.subject.habit("server_sequence_host", each)
+    if steps is None:
+        return whole
+    return form.once_in_seconds.term(f"{name}.of_server", seconds=whole, steps=model.subject.plan("recv_interval", steps))
+
+
 def stage_wait(model: ServingModel, name: str, layers: Mapping[str, Sequence[tuple[str, Term]]], whole: Term) -> Term:
     """What a decode step waits for the stage with the most work, where stages hold other layers or more of them.
 
@@ -142,6 +156,10 @@ def issue_wait(
         of_layers = repeated_seconds.term(f"{name}.issue_layers", count=layers, seconds=each)
         whole = total(f"{name}.issue", {"layers": of_layers, "collectives": of_collectives})
         return remaining_seconds.term(at, whole=whole, hidden=busy)
+    if answered is not None and alone(model.serve.pp) and (served := server_host(model, name)) is not None:
+        of_layers = repeated_seconds.term(f"{name}.issue_layers", count=layers, seconds=each)
+        whole = form.served_issue_seconds.term(f"{name}.issue", issue=of_layers, sequence=served, rows=answered)
+        return remaining_seconds.term(at, whole=whole, hidden=busy)
     if stages is None or answered is None or alone(model.serve.pp):
         return form.issue_wait_seconds.term(at, layers=layers, layer_host=each, busy=busy)
     issue = form.stage_issue_seconds.term(
@@ -176,7 +194,7 @@ def cache_copies(model: ServingModel, name: str, own: OwnProcessors) -> Term:
 def _long_alone(model: ServingModel, name: str, rows: Term, replayed: Term, issued: Term) -> Term:
     """Host time of a layer in a pass of `rows` with prompts, where those of a captured number of tokens are replayed."""
     captures = model.profile.captures
-    if captures is None:
+    if captures is None or not model.profile.replays_prompts:
         return issued
     most = model.subject.habit("captured_most", captures.most)
     return seconds_up_to.term(f"{name}.layer_host", value=rows, most=most, within=replayed, beyond=issued)
@@ -185,6 +203,8 @@ def _long_alone(model: ServingModel, name: str, rows: Term, replayed: Term, issu
 def prompt_host(model: ServingModel) -> tuple[str, SecondsField] | None:
     """The habit of what the host takes to issue a layer for prompts, and its name; None: what it takes for any pass."""
     profile = model.profile
+    if model.plan.settings.graphs is False and profile.eager_host is not None:
+        return "eager_host", profile.eager_host
     own = {"latent_prompt_host": latent(model), "linear_prompt_host": _linear(model), "prompt_host": True}
     return next(((name, found) for name, is_so in own.items() if is_so and (found := getattr(profile, name)) is not None), None)
 

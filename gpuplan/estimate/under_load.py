@@ -273,7 +273,7 @@ class _Waves(Record, kw_only=True):
         one after the other, and so do last ones: as many answers as end before the next prompt of the first of them is there wait
         for each other, a step apart, which is as long as steps are in the mean, for prompts of the first are read again by then.
         They come back one by one, so that each has passes of its own, however many prompts a pass has room for; in engines that
-        read in a pass all that wait, those of one pass end in one step and come back into one.
+        read in a pass all that wait, those of one pass end in one step and come back into one, but for the first of them.
         """
         whole, passes, turns = burst.whole, burst.passes, burst.turns
         rounds = ONE
@@ -295,7 +295,12 @@ class _Waves(Record, kw_only=True):
             if model.profile.passes_return and any_true(ranks.value == 1):
                 group = waving.users_of_pass.term("wave.group", users=at_once, passes=passes, ranks=ranks)
                 groups = waving.groups_of_users.term("wave.groups", users=at_once, group=group)
-                each = prompts_beside(model, at_once, full, at="wave_", users=at_once, read=group).own
+                schedule = model.profile.schedule
+                alone = schedule is not None and schedule.first_alone
+                read = waving.others_of_group.term("wave.behind", group=group) if alone else group
+                each = prompts_beside(model, at_once, full, at="wave_", users=at_once, read=read).own
+                if alone:
+                    each = waving.first_alone_seconds.term("wave.of_group", own=prompts.own, rest=each, group=group)
             ended = waving.ended_meanwhile.term("wave.ended", lag=lag, step=token, passes=prompts.passes, users=groups)
             again = waving.come_back_seconds.term("wave.again", each=each, ended=ended, users=groups)
             others, of_run = (

@@ -122,6 +122,33 @@ def ranks_wait_seconds(*, layers: Count, ranks: Count, each: Seconds) -> Seconds
     return layers * (ranks - 1) * each
 
 
+@formula(
+    Source(
+        "engine",
+        "vLLM: RFC, isolate OpenAI server into separate process",
+        url="https://github.com/vllm-project/vllm/issues/6797",
+        section="execute_model does not block the event loop, so that time of the accelerator overlaps with the server",
+    )
+)
+def served_issue_seconds(*, issue: Seconds, sequence: Seconds, rows: Count) -> Seconds:
+    """Host time of a step that hides behind the accelerator: to issue all layers, or to hand on tokens of `rows` sequences.
+
+    >>> served_issue_seconds(issue=0.0, sequence=90e-6, rows=100)
+    0.009
+    """
+    return maximum(issue, sequence * rows)
+
+
+@formula(DEFINITION)
+def once_in_seconds(*, seconds: Seconds, steps: Count) -> Seconds:
+    """Seconds a step of what is done once in so many steps.
+
+    >>> once_in_seconds(seconds=55e-6, steps=10.0)
+    5.5e-06
+    """
+    return seconds / steps
+
+
 @formula(DEFINITION)
 def joined_seconds(*, ranks: Count, each: Seconds) -> Seconds:
     """Host time of a step in which one tensor parallel rank tells the others what to do; one alone tells nobody.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gpuplan.formulas import fits
 from gpuplan.num import Bytes, BytesPerS, Count, Flop, FlopPerS, Ratio, Seconds, ceil_div, maximum, minimum, where
-from gpuplan.term import Source, formula
+from gpuplan.term import DEFINITION, Source, formula
 
 GEMM_GUIDE = Source(
     "docs",
@@ -287,6 +287,45 @@ def written_out_bytes(*, n: Count, k: Count, batch: Count, stored: Bytes, wide: 
     41943040.0
     """
     return n * k * batch * (stored + wide)
+
+
+@formula(
+    Source(
+        "engine",
+        "vLLM: gemm_kernels.cu of AWQ, gemm_forward_4bit_cuda_m16nXk32",
+        url="https://github.com/vllm-project/vllm/blob/v0.8.5/csrc/quantization/awq/gemm_kernels.cu",
+        section="blocks of 16 rows, each of which reads and widens the weights that it needs",
+    )
+)
+def widened_times(*, tokens: Count, rows: Count, whole_from: Count) -> Count:
+    """How often a product of `tokens` reads and widens its weights: once for each `rows`, or once of `whole_from` and more.
+
+    >>> widened_times(tokens=33.0, rows=16.0, whole_from=256.0), widened_times(tokens=256.0, rows=16.0, whole_from=256.0)
+    (3.0, 1.0)
+    """
+    return where(tokens >= whole_from, 1.0, maximum(ceil_div(tokens, rows), 1.0))
+
+
+@formula(DEFINITION)
+def widened_first(*, tokens: Count, whole_from: Count) -> Count:
+    """Kernels that widen the weights of a product before it: one where it is of `whole_from` tokens and more.
+
+    >>> widened_first(tokens=256.0, whole_from=256.0), widened_first(tokens=16.0, whole_from=256.0)
+    (1.0, 0.0)
+    """
+    return where(tokens >= whole_from, 1.0, 0.0)
+
+
+@formula(Source("definition", "weights are read as they are stored, written wide, and read wide in place of narrow"))
+def widened_first_bytes(*, kernels: Count, n: Count, k: Count, batch: Count, wide: Bytes) -> Bytes:
+    """What `kernels` that widen the weights of a product before it add to reading them narrow.
+
+    Stored bytes in and `wide` out, and the product reads `wide` where it would have read the stored: twice `wide`.
+
+    >>> widened_first_bytes(kernels=1.0, n=4096.0, k=4096.0, batch=1.0, wide=2.0)
+    67108864.0
+    """
+    return kernels * n * k * batch * 2 * wide
 
 
 @formula(fits.matmuls("the longer of arithmetic and traffic: Roofline (CACM 52(4)); the part that is not hidden is ours"))

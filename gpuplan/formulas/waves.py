@@ -31,6 +31,29 @@ def groups_of_users(*, users: Count, group: Count) -> Count:
 
 
 @formula(DEFINITION)
+def others_of_group(*, group: Count) -> Count:
+    """Users of a group behind the first of them; one, where there is none.
+
+    >>> others_of_group(group=25), others_of_group(group=1)
+    (24, 1)
+    """
+    return maximum(group - 1, 1.0 + 0.0 * group)
+
+
+@formula(DEFINITION)
+def first_alone_seconds(*, own: Seconds, rest: Seconds, group: Count) -> Seconds:
+    """Mean time to the first token of a group whose answers ended together: the first that is back has a pass to itself.
+
+    Nothing runs when it comes, and its pass, which takes `own`, begins at once. All others wait for that, and are read in the next
+    one, which takes `rest`.
+
+    >>> first_alone_seconds(own=1.0, rest=1.0, group=2), first_alone_seconds(own=1.0, rest=9.0, group=10)
+    (1.5, 9.1)
+    """
+    return own + rest * (1 - 1 / group)
+
+
+@formula(DEFINITION)
 def met_by_wave(*, seconds: Seconds, group: Count, users: Count, part: Ratio, ranks: Count) -> Seconds:
     """What is left of the step that runs when a request comes, where a part comes in groups whose own answers have just ended.
 

@@ -13,6 +13,7 @@ from gpuplan.estimate.attention_ranks import EXCHANGE
 from gpuplan.estimate.drafting import undrafted
 from gpuplan.estimate.pins import with_values
 from gpuplan.estimate.serving import ServingModel, ServingPhase
+from gpuplan.estimate.step_parts import server_host
 from gpuplan.formulas.basic import remaining_seconds
 from gpuplan.formulas.inference import mixed_residual
 from gpuplan.formulas.training import unmodelled_seconds
@@ -225,7 +226,7 @@ def _layers(phase: ServingPhase, but: tuple[str, ...] = ()) -> Any:
 def _graphed(model: ServingModel) -> float:
     """Tokens of the longest pass with prompts that a graph holds."""
     captures = model.profile.captures
-    if captures is None or model.profile.prompt_host is None:
+    if captures is None or model.profile.prompt_host is None or not model.profile.replays_prompts:
         return 0.0
     return float(with_values(model.subject.habit("captured_most", captures.most), model.subject.pins).value)
 
@@ -240,12 +241,16 @@ def _issue(phase: ServingPhase) -> float:
 
 
 def _stages(model: ServingModel) -> dict[str, float]:
-    """Host time of all stages for a micro-batch each, and for a sequence of one; none where there are no stages."""
+    """Host time of all stages for a micro-batch each, and for a sequence of one; without stages, of a server for each sequence."""
     own, pp = model.profile.stage_host, float(model.serve.pp.value)
-    if own is None or pp == 1:
+    if pp == 1:
+        served = server_host(model, "served")
+        each = 0.0 if served is None else float(with_values(served, model.subject.pins).value)
+        return {"stage_issue": 0.0, "stage_sequence": each}
+    if own is None:
         return {"stage_issue": 0.0, "stage_sequence": 0.0}
-    each = (model.subject.habit("stage_host", own.step), model.subject.habit("stage_sequence_host", own.sequence))
-    step, sequence = (pp * float(with_values(one, model.subject.pins).value) for one in each)
+    both = (model.subject.habit("stage_host", own.step), model.subject.habit("stage_sequence_host", own.sequence))
+    step, sequence = (pp * float(with_values(one, model.subject.pins).value) for one in both)
     return {"stage_issue": step, "stage_sequence": sequence}
 
 

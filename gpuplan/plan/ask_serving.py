@@ -203,6 +203,13 @@ class ServeAsk(GenerationAsk, kw_only=True):
         ),
     ] = None  # fmt: skip
     graphs: Annotated[bool | None, GRAPHS] = None
+    awq_kernels: Annotated[
+        bool | None,
+        Option(
+            "4-bit weights run in the kernels that AWQ came with, not in Marlin's (vLLM, SGLang: --quantization awq)", SERVED, "",
+            one_way=True,
+        ),
+    ] = None  # fmt: skip
     gpu_layers: Annotated[
         int | None,
         Option(

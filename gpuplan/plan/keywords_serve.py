@@ -144,6 +144,8 @@ class ServeOptions(TypedDict, total=False):
     """Prompts are read in one pass with those that decode, or surely are not (SGLang: --enable-mixed-chunk)."""
     batch_wait: Whole
     """Steps that new requests wait at most so that a pass of prompts fills (TensorRT-LLM: batch_wait_timeout_iters)."""
+    awq_kernels: Switch
+    """4-bit weights run in the kernels that AWQ came with, not in Marlin's (vLLM, SGLang: --quantization awq)."""
     gpu_layers: Whole
     """Layers on the accelerators, of which the head is the last; the host runs the others (llama.cpp: -ngl)."""
     host_experts: Whole

@@ -44,6 +44,8 @@ class Settings(Record, kw_only=True):
     batch_wait: float | None = None
     """Steps that new requests wait at most until their prompts fill a pass, or until each rank of attention has one."""
     graphs: bool | None = None
+    awq_kernels: bool | None = None
+    """Weights in 4 bits are multiplied by the kernels that AWQ came with."""
     gpu_layers: float | None = None
     """Layers on the accelerators, the last ones; the head counts as one more. The others run in the memory of the host."""
     host_experts: float | None = None

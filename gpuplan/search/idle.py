@@ -60,6 +60,13 @@ def cache_idle(ask: Common, arch: Architecture, *, shares: bool = False) -> list
     return _noted(ask, idle)
 
 
+def kernels_idle(ask: Common, weights: str, has: bool) -> list[Note]:
+    """The same for kernels of a format, where `weights` are in another or no kernels of it are on record of the engine."""
+    if weights != "int4":
+        return _noted(ask, [(("awq_kernels",), f"weights are in {weights}", "use --weights int4")])
+    return [] if has else _noted(ask, [(("awq_kernels",), "the engine has no such kernels, as far as is on record", "")])
+
+
 def _of_plan(ask: TrainAsk, plan: TrainPlan, arch: Architecture) -> Iterator[Idle]:
     """The options that a plan leaves nothing to do, and why."""
     p = plan.parallel

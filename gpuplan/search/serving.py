@@ -27,7 +27,7 @@ from gpuplan.record import Record
 from gpuplan.search.api_price import api_notes, listed_of
 from gpuplan.search.best import Best, best
 from gpuplan.search.drafting import drafting_of
-from gpuplan.search.idle import cache_idle
+from gpuplan.search.idle import cache_idle, kernels_idle
 from gpuplan.search.images import images_of
 from gpuplan.search.library import Found, Library
 from gpuplan.search.load import load_notes, load_of, notes_of_reader, of_load, percentile_notes, refuse_load_of_reader
@@ -402,13 +402,12 @@ def _answered(
     notes += (*_states(made.memory), *wired_note(found.subject.hw, made.figures))
     if task == "serve":
         model = ServingModel.of(found.subject, plan)
-        dtype = model.types().matmul
-        if dtype in found.subject.hw.dtype_notes:
-            notes.append(found.subject.hw.dtype_notes[dtype])
+        notes += [note for dtype, note in found.subject.hw.dtype_notes.items() if dtype == model.types().matmul]
         waits = "ttft_s" if found.card.architecture.generates else "latency_s"
         if plan.settings.graphs is False and prompt_host(model) is None:
             text = "without graphs the host launches kernel by kernel: what accelerators wait for it is not counted yet"
             notes.append(Note("serve.eager", text, "short decode steps may take longer"))
+        notes += kernels_idle(ask, plan.weights, model.profile.awq_kernels is not None)
         if plan.load is None:
             text = f"{waits} is for one request on an idle replica; --concurrency or --rate tells it under a load"
             notes.append(Note("serve.unloaded", text))

@@ -13,7 +13,7 @@ Takes: TypeAlias = Literal["switch", "whole", "number", "text", "texts", "word",
 Target: TypeAlias = Literal[
     "model", "weights", "kv_cache", "tp", "pp", "dp", "ep", "context", "batch", "max_context", "max_sequences",
     "max_batched_tokens", "memory_utilization", "page_tokens", "cache_tokens", "cache_memory", "chunked_prefill", "recv_interval",
-    "batch_wait", "mixed_chunk", "graphs", "adapters", "adapter_rank", "gpu_layers", "host_experts", "host_weights",
+    "batch_wait", "mixed_chunk", "awq_kernels", "graphs", "adapters", "adapter_rank", "gpu_layers", "host_experts", "host_weights",
     "redundant_experts", "expert_exchange", "decode_cp", "draft_tokens", "draft_kind", "draft_model", "overlap_batches",
     "file", "expert_parallel", "attention_dp", "key_cache", "value_cache", "slot_context", "tagged_model", "split", "lora",
     "tensor_split",

@@ -23,6 +23,7 @@ from gpuplan.specs.engine_memory import (
 )  # fmt: skip
 from gpuplan.specs.engine_schedule import (
     Admits,
+    AwqKernels,
     InChunks,
     OwnProcessors,
     Schedule,
@@ -176,6 +177,8 @@ class ServingProfile(Schema):
     written_out_above: CountField | None = None
     """Tokens of a pass above which weights that are stored narrower than they are multiplied are written out in 16 bits first, for
     plain products of 16-bit values; None: kernels widen them on their way."""
+    awq_kernels: AwqKernels | None = None
+    """What it does where it is told to run AWQ's weights in AWQ's own kernels; None: it has none, or it is not on record."""
     layer_host: SecondsField
     """Host time to issue one layer's kernels; the accelerator waits where they are shorter (zero where graphs are replayed)."""
     layer_host_of: dict[str, SecondsField] = field(default_factory=dict)
@@ -184,6 +187,10 @@ class ServingProfile(Schema):
     """Host time to issue a collective of tensor parallel ranks, where no graph holds it; None: as any kernel."""
     prompt_host: SecondsField | None = None
     """The same of a layer in passes with prompts, but for those of as few tokens as `captures` has graphs of; None: as in any."""
+    replays_prompts: bool = True
+    """Whether those passes are replayed; otherwise graphs hold decode steps alone."""
+    eager_host: SecondsField | None = None
+    """The same of a layer in any pass where it is told to capture and compile nothing; None: as in passes with prompts."""
     latent_prompt_host: SecondsField | None = None
     """The same of a layer of latent attention, of many small kernels; None: as any layer."""
     linear_prompt_host: SecondsField | None = None
@@ -196,6 +203,9 @@ class ServingProfile(Schema):
     """Host time of a decode step that the accelerator waits for: scheduler, sampling, output."""
     sequence_host: SecondsField | None = None
     """What a decode step takes longer for each of its sequences: sampling, detokenising, answers; None: nothing that is known."""
+    server_sequence_host: SecondsField | None = None
+    """What a server takes to hand on the token of a sequence, in the engine's process while the accelerator runs; None: it is in a
+    process of its own. As `server_host`, it is counted under a load alone."""
     page_host: SecondsField | None = None
     """What a decode step takes longer for each page of its sequences' caches, whose tables the host writes anew; None: nothing."""
     joined_host: SecondsField | None = None

@@ -111,10 +111,13 @@ class ServingEra(Schema):
     layer_graphs: BytesField | None = None
     layer_host: SecondsField | None = None
     prompt_host: SecondsField | None = None
+    replays_prompts: bool | None = None
+    eager_host: SecondsField | None = None
     latent_prompt_host: SecondsField | None = None
     linear_prompt_host: SecondsField | None = None
     step_host: SecondsField | None = None
     sequence_host: SecondsField | None = None
+    server_sequence_host: SecondsField | None = None
     page_host: SecondsField | None = None
     joined_host: SecondsField | None = None
     rank_wait: SecondsField | None = None

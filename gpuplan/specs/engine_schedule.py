@@ -24,6 +24,8 @@ class Schedule(Section):
     """Whether a prompt is cut where a step has no room for all of it; otherwise it waits for a step that has."""
     passes_return: bool = False
     """Whether requests that were read in one pass, and so end in one step where they are as long, come back into one pass."""
+    first_alone: bool = False
+    """Of those that come back into one pass the first has one to itself, which begins as soon as it is there."""
     sends_back: bool = False
     """Whether sequences begin without regard to what those that run will still write, so that as much is sent back as grows;
     engines that foresee a part of it (SGLang's `new_token_ratio`) send back few."""
@@ -83,6 +85,15 @@ class UndividedWindows(Schema):
     """Rows of queries of a tile, of which a step has one."""
     on: tuple[str, ...] = ()
     """Families of accelerators that run such a kernel."""
+
+
+class AwqKernels(Schema):
+    """The kernels that AWQ came with, which an engine has beside faster ones for the same weights, and runs where it is told to."""
+
+    whole_from: CountField
+    """Tokens of a pass from which on a kernel of its own widens the weights of a product to 16 bits before it."""
+    rows: CountField | None = None
+    """Rows of tokens of a block of a product of fewer, each of which widens the weights anew; None: there are none so few."""
 
 
 class VectorDecode(Schema):

@@ -213,6 +213,16 @@ def test_users_of_one_length_as_measured(ask: Ask, prompt: int, users: int, ttft
     assert value(made, "ttft_s") == pytest.approx(ttft, rel=0.25)
 
 
+@pytest.mark.parametrize(("users", "ttft"), [(1, 0.0517), (2, 0.0766), (5, 0.2067), (10, 0.4463)])
+def test_the_first_of_those_that_come_back_is_read_alone(ask: Ask, users: int, ttft: float) -> None:
+    """NIM 1.0.3, Llama 3 8B on an H100, 2,000 tokens in and 200 out (NVIDIA's course): two users wait 1.5 times as long as one."""
+    made = ask(
+        model="llama-3-8b", engine="nim@1.0.3", weights="fp16", tp=1, prompt=2000, output=200, concurrency=users,
+        prompt_spread=0.0, output_spread=0.0, requests=10 * users,
+    )  # fmt: skip
+    assert value(made, "ttft_s") == pytest.approx(ttft, rel=0.16)
+
+
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize(("load", "near"), SIMULATED, ids=[str(load) for load, _ in SIMULATED])
 def test_the_steady_state_is_that_of_a_simulation(ask: Ask, engine: str, load: dict[str, Any], near: float) -> None:

@@ -300,3 +300,9 @@ def test_no_text_breaks_the_reader() -> None:
         except GpuplanError:
             continue
     assert answered > 10
+
+
+@pytest.mark.parametrize(("words", "own"), [("vllm serve m --quantization awq", True), ("vllm serve m -q awq_marlin", None)])
+def test_awq_by_name_means_its_own_kernels(words: str, own: bool | None) -> None:
+    made = asked(command=words)
+    assert (made.weights, made.awq_kernels) == ("int4", own)

@@ -11,7 +11,7 @@ from gpuplan.specs.arguments import EngineArguments, Flag
 
 _SETTINGS = (
     "max_sequences", "max_batched_tokens", "memory_utilization", "page_tokens", "cache_tokens", "cache_memory", "graphs",
-    "chunked_prefill", "overlap_batches", "recv_interval", "batch_wait", "mixed_chunk", "adapters", "adapter_rank",
+    "chunked_prefill", "overlap_batches", "recv_interval", "batch_wait", "mixed_chunk", "awq_kernels", "adapters", "adapter_rank",
     "gpu_layers", "host_experts", "host_weights",
 )  # fmt: skip
 

@@ -14,9 +14,9 @@ _DIRECT = (
     "model", "weights", "kv_cache", "tp", "pp", "dp", "ep", "context", "batch", "max_context", "max_sequences",
     "redundant_experts", "expert_exchange", "decode_cp", "draft_tokens", "overlap_batches", "max_batched_tokens",
     "memory_utilization", "page_tokens", "cache_tokens", "graphs", "chunked_prefill", "recv_interval", "batch_wait", "mixed_chunk",
-    "adapters", "adapter_rank", "gpu_layers", "host_experts", "tensor_split",
+    "awq_kernels", "adapters", "adapter_rank", "gpu_layers", "host_experts", "tensor_split",
 )  # fmt: skip
-_SWITCHES = ("graphs", "chunked_prefill", "overlap_batches", "mixed_chunk")
+_SWITCHES = ("graphs", "chunked_prefill", "overlap_batches", "mixed_chunk", "awq_kernels")
 
 
 NOTHING: Mapping[str, str] = {}
@@ -55,6 +55,8 @@ def options(
         if name in sets:
             text, flag = sets[name]
             put(name, text == "true" if name in _SWITCHES else text, flag)
+    if "awq_kernels" in given and "weights" not in given:
+        put("weights", "int4", by["awq_kernels"])
     for name in ("cache_memory", "host_weights"):
         if name in sets:
             put(name, f"{sets[name][0]} B", sets[name][1])
