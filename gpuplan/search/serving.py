@@ -32,6 +32,7 @@ from gpuplan.search.images import images_of
 from gpuplan.search.library import Found, Library
 from gpuplan.search.load import load_notes, load_of, notes_of_reader, of_load, percentile_notes, refuse_load_of_reader
 from gpuplan.search.longest import longest_tokens
+from gpuplan.search.quicker import quicker, without_stages
 from gpuplan.search.requests import Requested, requested
 from gpuplan.search.serving_judges import AS_PLAIN, FEW, Judges
 from gpuplan.search.serving_space import Want, serving_space
@@ -74,7 +75,8 @@ def answer_serving(ask: ServeAsk, library: Library) -> Estimate:
 def answer_of(ask: ServeAsk, one: Settled, made: ServingFigures | None = None) -> Estimate:
     """The answer to a serving question in which everything is decided; `made` are its figures where they were made already."""
     found = told_figures(one.subject, one.plan) if made is None else made
-    made_of = one.found.replaced(notes=(*one.found.notes, *command_notes(one.command)))
+    sooner = quicker(one.subject, one.without_stages, found)
+    made_of = one.found.replaced(notes=(*one.found.notes, *sooner, *command_notes(one.command)))
     answer = _answered(ask, made_of, one.plan, list(one.chosen), "serve", found)
     launch = one.launch if answer.verdict.fits else ""
     return answer if one.command is None else answer.replaced(command=one.command.text, launch=launch)
@@ -94,6 +96,8 @@ class Settled(Record, kw_only=True):
     chosen: tuple[Choice, ...]
     fits: bool
     """Whether it fits into the memory of the accelerators."""
+    without_stages: ServePlan | None = None
+    """The fastest division without stages, where stages were chosen."""
 
 
 def settled(ask: ServeAsk, library: Library, *, decodes: bool = False) -> Settled:
@@ -143,7 +147,8 @@ def settled(ask: ServeAsk, library: Library, *, decodes: bool = False) -> Settle
 
         launch = emitted_serving(named, found, plan, command, library)
     return Settled(
-        found=found, subject=subject, plan=plan, chosen=tuple(choices), command=command, launch=launch, fits=fastest.fits
+        found=found, subject=subject, plan=plan, chosen=tuple(choices), command=command, launch=launch, fits=fastest.fits,
+        without_stages=without_stages(want, subject, plan) if fastest.fits else None,
     )  # fmt: skip
 
 
