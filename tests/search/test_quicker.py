@@ -14,8 +14,8 @@ def test_stages_that_were_chosen_are_told_beside_a_quicker_division():
     made, (text,) = said()
     assert made.question["pp"] != "1"
     alone, _ = said(tp=8, pp=1)
-    assert f"{1000 * alone['tpot_alone_s']:.1f} ms with --tp 8 --pp 1" in text
-    assert f"all get {alone['tokens_per_s'] / made['tokens_per_s']:.0%} of" in text
+    assert f"{1000 * float(alone['tpot_alone_s']):.1f} ms with --tp 8 --pp 1" in text
+    assert f"all get {float(alone['tokens_per_s']) / float(made['tokens_per_s']):.0%} of" in text
 
 
 @pytest.mark.parametrize("asked", [{"pp": 8}, {"tp": 8}, {"concurrency": 8}, {"batch": 8}])
