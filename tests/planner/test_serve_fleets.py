@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import product
 from math import inf
+from typing import Any
 
 import numpy as np
 import pytest
@@ -107,6 +108,22 @@ def test_brute_force_finds_no_better_replica_over_two_nodes() -> None:
                 break
             brute[tp, ep] = units
     assert mine == brute
+
+
+@pytest.mark.parametrize(("run", "units", "load"), [
+    ({"model": "llama-3.1-405b", "weights": "bf16", "on": "aws:p4d.24xlarge"}, 3, {"rate": 1.0}),  # Two do not hold it.
+    ({"model": "llama-3.1-405b", "weights": "fp8", "on": "aws:p5.48xlarge", "prompt": 122880}, 2, {"users": 8.0}),  # One does.
+    ({"model": "llama-3.1-8b", "on": "aws:g6.2xlarge", "prompt": 128000}, 2, {"rate": 0.002}),  # One holds no request.
+], ids=["three", "room", "caches"])  # fmt: skip
+def test_a_replica_is_spread_over_as_many_units_as_are_best(run: dict[str, Any], units: int, load: dict[str, float]) -> None:
+    asked = ServeAsk(**{"output": 1000 if "prompt" in run else 256, **run, "on": "any"})
+    want = Wanted(run=asked, promise=Promise(ttft=400.0, tpot=0.2), least="gpus", **load)
+    search = ServeSearch(want, machines(run["on"]), LIBRARY, (asked.weights,))
+    search.go(1)
+    (best,) = search.ranked()
+    assert (best.option.units, best.fleet.parts) == (units, 1)
+    assert keeps(answer_serving(unit_ask(want, best, 1, experts=False), LIBRARY), want.promise)
+    assert search.estimated + search.bounded == search.candidates
 
 
 def test_a_fleet_keeps_its_promise_with_less_than_it_is_for() -> None:
