@@ -261,6 +261,16 @@ class Search:
         """Those that fit and keep the limits, as far as the coarse look knows."""
         return [one for one in self.seen if one.rank < 0 and self._keeps(one, slack)]
 
+    def _nearly(self) -> list[Prospect]:
+        """Of each machine the few counts that miss the limits by least, where that is little."""
+        missed: dict[Machine, list[tuple[float, int]]] = {}
+        some = self.kept(NEARLY)
+        for at, one in enumerate(some):
+            by = max((one.figure(each.figure) / each.most for each in self.limits), default=0.0)
+            if by > 1:
+                missed.setdefault(one.machine, []).append((by, at))
+        return [some[at] for ones in missed.values() for _, at in sorted(ones)[:CLOSE_ONES]]
+
     def _keeps(self, one: Prospect, slack: float) -> bool:
         return all(one.figure(limit.figure) <= limit.most * slack for limit in self.limits)
 
@@ -290,25 +300,35 @@ class Search:
         )
 
     def best(self) -> list[Candidate]:
-        """The best few, each asked about in full; none where nothing meets the goal."""
-        order = sorted(
-            self.kept(NEARLY),
-            key=lambda one: (one.figure(self.least), one.seconds, one.figure("cost_usd"), one.count, one.machine.name),
-        )
+        """The best few, each asked about in full; none where nothing meets the goal.
+
+        What misses a limit by little in the coarse look is asked about at first where it would be better, and where nothing else is
+        left.
+        """
+        order, near = self._in_order(self.kept()), self._in_order(self._nearly())
         found: list[Candidate] = []
         done: set[str] = set()
         for _ in range(TRIES):
             held = {self.families[one.offering.target] for one in found}
-            todo = _first_of_each(one for one in order if one.target not in done and one.machine.family not in held)
+            todo = [one for one in order if one.target not in done and one.machine.family not in held]
+            todo = _first_of_each(todo or (one for one in near if one.target not in done and one.machine.family not in held))
             todo = todo[: self.shown - len(held)]
-            if not done and order:
-                close = order[0].figure(self.least) * TOLD_APART
-                todo += [one for one in order[:CLOSE_ONES] if one not in todo and one.figure(self.least) <= close]
             if not todo or len(held) >= self.shown:
                 break
+            if not done:
+                close, worst = todo[0].figure(self.least) * TOLD_APART, todo[-1].figure(self.least)
+                more = [one for one in order[:CLOSE_ONES] if one.figure(self.least) <= close]
+                more += [one for one in near[:CLOSE_ONES] if one.figure(self.least) < worst]
+                todo += [one for one in more if one not in todo]
             found += [one for one in self._searched(todo) if one.fits]
             done |= {one.target for one in todo}
         return self._ranked(found)
+
+    def _in_order(self, some: Iterable[Prospect]) -> list[Prospect]:
+        """The best first, as far as the coarse look knows."""
+        return sorted(
+            some, key=lambda one: (one.figure(self.least), one.seconds, one.figure("cost_usd"), one.count, one.machine.name)
+        )
 
     def surely(self) -> Candidate | None:
         """The best that was looked at of what surely fits and keeps the limits."""

@@ -118,6 +118,13 @@ def test_no_count_between_two_of_the_ladder_is_better(goal: dict[str, Any], coun
     assert best.offering.count < 64
 
 
+def test_counts_that_just_miss_a_limit_leave_those_that_keep_it_their_turn(library: Library) -> None:
+    """Of a dozen offers each has a count that misses it by a tenth, which stands before those that keep it."""
+    goal = PlanFinetuneAsk(on="h100", minimize="gpus", deadline=687.0, max_count=256)
+    best = plan_finetune(goal, TrainAsk(model="llama-3.1-8b", on="any", lora=16), library).best
+    assert [one.offering.count for one in best] == [26, 32, 32]
+
+
 def test_three_cards_do_it_where_two_do_not(library: Library) -> None:
     goal = PlanFinetuneAsk(on="rtx-4090", minimize="gpus")
     best = plan_finetune(goal, TrainAsk(model="llama-3.1-70b", on="any", lora=16, qlora=True), library).best
