@@ -7,7 +7,7 @@ then asked about as `gpuplan serve` is.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Container, Hashable, Iterable, Sequence
 from math import ceil, inf, isfinite
 from typing import Literal, TypeAlias, cast
 
@@ -219,7 +219,7 @@ class ServeSearch:
         for weights in self.formats:
             requests = self._requests(weights)
             for machine in self.machines:
-                if weights == "fp8" and "fp8" not in machine.chip.rates:
+                if not tried(weights, self.want.run, machine.chip.rates):
                     continue
                 least = self.units.least(machine, requests.held)
                 near = (*least, *self.units.wider(machine, requests.held, least))
@@ -339,6 +339,11 @@ class ServeSearch:
         """What so many accelerators take of what is to be least; infinity where that is not known."""
         each = {"gpus": 1.0, "cost": machine.price, "energy": machine.chip.watts}[self.want.least]
         return inf if each is None else each * accelerators
+
+
+def tried(weights: WeightFormat | None, run: ServeAsk, rates: Container[str]) -> bool:
+    """Whether a format is tried on a chip that multiplies at some rates: FP8 where it does, or where the user names it."""
+    return weights != "fp8" or run.weights is not None or "fp8" in rates
 
 
 def ranked(found: Iterable[Served]) -> list[Served]:
