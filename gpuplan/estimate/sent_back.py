@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gpuplan.estimate.attention_ranks import by_turns
-from gpuplan.estimate.load_room import held, held_of
+from gpuplan.estimate.load_room import held, held_of, places
 from gpuplan.estimate.serving_memory import ServingMemory
 from gpuplan.formulas import inference as form
 from gpuplan.formulas import preemption as back
 from gpuplan.formulas.basic import larger, smaller
-from gpuplan.num import all_true
+from gpuplan.num import all_true, any_true, maximum, minimum, where
 from gpuplan.plan.load import Load
 from gpuplan.record import Record
 from gpuplan.term import Source, Term, total
@@ -19,6 +19,7 @@ from gpuplan.workload.context import ONE
 if TYPE_CHECKING:
     from gpuplan.estimate.serving import ServingModel
 
+UNKNOWN = Source("definition", "nothing is known of ranks of attention that read by turns: what has a place keeps it")
 EVEN = Source("definition", "all are as long unless a spread is given")
 
 
@@ -63,7 +64,8 @@ def sent_back(model: ServingModel, memory: ServingMemory, load: Load, users: Ter
     schedule = model.profile.schedule
     if schedule is None or not schedule.sends_back or model.plan.settings.cache_tokens is not None:
         return None
-    if memory.max_sequences is None or by_turns(model):
+    ranks = model.serve.sharing.attention_dp
+    if memory.max_sequences is None or (by_turns(model) and not any_true(ranks.value == 1)):
         return None
     output = model.subject.plan("output", model.plan.output)
     begin = held_of(model, "back.begin_held", model.begun(), memory.pool)
@@ -76,6 +78,10 @@ def sent_back(model: ServingModel, memory: ServingMemory, load: Load, users: Ter
     ends = of("ends", end)
     some = smaller.term("back.may_begin", a=users, b=smaller.term("back.limit", a=memory.limit, b=of("begins", begin)))
     begun = larger.term("back.begun", a=some, b=ONE)
+    if by_turns(model):  # A mesh has plans of both kinds: those whose ranks read by turns send nothing back, as they alone do.
+        one, apart = ranks.value == 1, minimum(users.value, places(model, memory).value)
+        ends = Term("back.ends_of_ranks", where(one, ends.value, maximum(ends.value, begun.value)), "1", UNKNOWN)
+        begun = Term("back.begun_of_ranks", where(one, begun.value, apart), "1", UNKNOWN)
     if all_true(begun.value <= ends.value):
         return None
     sizes = {"begin_size": begin, "end_size": end}

@@ -16,7 +16,8 @@ from gpuplan.plan.ask_goal import PlanCarriesAsk
 from gpuplan.plan.ask_serving import ServeAsk
 from gpuplan.planner.carries_percentiles import NEAR, highest
 from gpuplan.planner.promise import Promise
-from gpuplan.planner.serve_answer import LOWEST, formats, limits_of
+from gpuplan.planner.serve import tried
+from gpuplan.planner.serve_answer import formats, limits_of, lowest
 from gpuplan.planner.serve_bounds import requests_of
 from gpuplan.planner.serve_load import PER_USER, promised, refuse_two_stacks
 from gpuplan.planner.serve_percentiles import refuse_percent
@@ -79,11 +80,13 @@ def _groups(goal: PlanCarriesAsk, run: ServeAsk, promise: Promise, library: Libr
     """The divisions of a fleet in every format that may be tried; errors as `answer_serving` where nothing can be estimated for."""
     none: GpuplanError | None = None
     some = False
-    for weights in formats(goal.lowest_bits or LOWEST, run, library):
+    for weights in formats(goal.lowest_bits or lowest(library.card(run.model)), run, library):
         try:
             site = site_of(weights, run.replaced(weights=weights), library, alone=False)
         except GpuplanError as error:
             none = error
+            continue
+        if not tried(weights, run, site.found.subject.hw.peaks):
             continue
         groups, refused = grouped([site], promise.replaced(percent=None), every=True)
         none = next(iter(refused.values()), none)
@@ -223,6 +226,8 @@ def _longest(group: Group) -> Most | None:
     if best == 0.0:
         return None
     bound = "of one sequence: all that the model was made for" if best >= limit else "of one sequence: longer ones have no room"
+    if best >= doublings[-1] and best < limit:
+        bound = "of one sequence, and longer ones: what it keeps does not grow with them"
     return _most("context_tokens", group, chosen, best).replaced(bound=bound)
 
 
@@ -234,7 +239,9 @@ def _models(goal: PlanCarriesAsk, run: ServeAsk, promise: Promise, library: Libr
     looked = 0
     for card in sorted(_servable(library), key=_params, reverse=True):
         asked = run.replaced(model=card.id, rate=run.rate or 1.0)
-        if all(requests_of(card, asked, weights).held > memory for weights in formats(goal.lowest_bits or LOWEST, asked, library)):
+        if all(
+            requests_of(card, asked, weights).held > memory for weights in formats(goal.lowest_bits or lowest(card), asked, library)
+        ):
             continue
         try:
             found = [

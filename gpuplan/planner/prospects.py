@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from heapq import heapify, heappop, heappush
+from itertools import pairwise
 from math import inf, log
 from typing import TYPE_CHECKING, cast
 
@@ -41,8 +42,10 @@ FIRST, AT_ONCE = 32, 4096
 """Machines with a count that are looked at together, in the order of their bounds: at first, to know what is to be beaten."""
 CLOSE, ROOMY = 1.1, 12.0
 """Of counts of a machine whose bounds are so close, one is looked at first that has so many times the room that bounds ask for."""
-TOLD_APART = 1.03
-"""A count so close to the best of the coarse look is searched through as well: the full search may turn their order."""
+INSIDE, CLOSER = 7, 3
+"""So many counts between two are looked at, and how often between those that are left beside the best of them."""
+TOLD_APART, CLOSE_ONES = 1.05, 3
+"""So many counts so close to the best of the coarse look are searched through as well: the full search may turn their order."""
 TRIES = 4
 """How often the next best are searched through where those before do not keep the limits after all."""
 NEARLY = 1.2
@@ -100,6 +103,8 @@ class Search:
         self.least = FIGURES[goal.least]
         self.work = least_work(run, card, tokens)
         self.seen: list[Prospect] = []
+        self.tried: dict[Machine, set[int]] = {}
+        """The counts of each machine, whether a bound ruled them out or not."""
         self.candidates = self.bounded = 0
         self.tokens = tokens
         self.spent: dict[tuple[str, bool, bool], float] = {}
@@ -110,10 +115,22 @@ class Search:
         return self.goal.best or BEST
 
     def go(self) -> None:
-        """Look at prospects in the order of their bounds until none that is left could be among those shown."""
-        todo = self.prospects()
+        """Look at prospects in the order of their bounds until none that is left could be among those shown.
+
+        First those of the ladder of counts, then those between two of them of which one alone meets the goal.
+        """
+        todo = self.prospects([(machine, count) for machine in self.machines for count in machine.counts(self.goal)])
         likely = self._likely(todo)
         self._look([todo[at] for at in likely])
+        self._go_through(todo, likely)
+        for _ in range(CLOSER):
+            if not (between := list(self._between())):
+                break
+            self._go_through(self.prospects(between))
+        over("machines with a count")
+
+    def _go_through(self, todo: list[Prospect], likely: Collection[int] = ()) -> None:
+        """Look at prospects in the order of their bounds, but for those that were looked at already."""
         heapify(order := [(one.bound, at) for at, one in enumerate(todo) if at not in likely])
         while order:
             batch: list[Prospect] = []
@@ -134,7 +151,23 @@ class Search:
             tell("machines with a count", len(todo) - len(order), len(todo))
             if batch:
                 self._look(batch)
-        over("machines with a count")
+
+    def _between(self) -> Iterator[tuple[Machine, int]]:
+        """Counts beside the best of a machine, and between two of which one alone meets the goal, where they may win and be shown.
+
+        More accelerators keep a deadline and have room, but take more; fewer keep a budget, but take longer.
+        """
+        limit, kept = self._to_beat(), {(one.machine, one.count): one.figure(self.least) for one in self.kept()}
+        best = {one.machine: one.count for one in sorted(self.kept(), key=lambda one: -one.figure(self.least))}
+        for machine, counts in self.tried.items():
+            for few, many in pairwise(sorted(counts)):
+                good, other = (few, many) if self.least == "wall_time_s" else (many, few)
+                least = min(kept.get((machine, few), inf), kept.get((machine, many), inf))
+                edge = (machine, good) in kept and (machine, other) not in kept
+                if (edge or best.get(machine) in (few, many)) and least * few / many <= limit:
+                    units = (many - few) // machine.each
+                    steps = min(units, INSIDE + 1)
+                    yield from ((machine, few + machine.each * (units * step // steps)) for step in range(1, steps))
 
     def _likely(self, todo: list[Prospect]) -> frozenset[int]:
         """Where those stand that probably are among the best: of the families with the least bounds one count that has room.
@@ -171,12 +204,13 @@ class Search:
             if self._may_keep(todo[at]):
                 heappush(order, (todo[at].bound, at))
 
-    def prospects(self) -> list[Prospect]:
-        """Every machine with every count that no bound rules out."""
+    def prospects(self, every: Sequence[tuple[Machine, int]]) -> list[Prospect]:
+        """Some machines with counts, those that no bound rules out."""
+        for machine, count in every:
+            self.tried.setdefault(machine, set()).add(count)
         larger = outdone(self.machines)
-        every = [(machine, count) for machine in self.machines for count in machine.counts(self.goal)]
         pairs = [(machine, count) for machine, count in every if not larger(machine, count)]
-        self.candidates, self.bounded = len(every), len(every) - len(pairs)
+        self.candidates, self.bounded = self.candidates + len(every), self.bounded + len(every) - len(pairs)
         if not pairs:
             return []
         found = bounds(self.work, [one for one, _ in pairs], [count for _, count in pairs])
@@ -227,6 +261,16 @@ class Search:
         """Those that fit and keep the limits, as far as the coarse look knows."""
         return [one for one in self.seen if one.rank < 0 and self._keeps(one, slack)]
 
+    def _nearly(self) -> list[Prospect]:
+        """Of each machine the few counts that miss the limits by least, where that is little."""
+        missed: dict[Machine, list[tuple[float, int]]] = {}
+        some = self.kept(NEARLY)
+        for at, one in enumerate(some):
+            by = max((one.figure(each.figure) / each.most for each in self.limits), default=0.0)
+            if by > 1:
+                missed.setdefault(one.machine, []).append((by, at))
+        return [some[at] for ones in missed.values() for _, at in sorted(ones)[:CLOSE_ONES]]
+
     def _keeps(self, one: Prospect, slack: float) -> bool:
         return all(one.figure(limit.figure) <= limit.most * slack for limit in self.limits)
 
@@ -256,25 +300,35 @@ class Search:
         )
 
     def best(self) -> list[Candidate]:
-        """The best few, each asked about in full; none where nothing meets the goal."""
-        order = sorted(
-            self.kept(NEARLY),
-            key=lambda one: (one.figure(self.least), one.seconds, one.figure("cost_usd"), one.count, one.machine.name),
-        )
+        """The best few, each asked about in full; none where nothing meets the goal.
+
+        What misses a limit by little in the coarse look is asked about at first where it would be better, and where nothing else is
+        left.
+        """
+        order, near = self._in_order(self.kept()), self._in_order(self._nearly())
         found: list[Candidate] = []
         done: set[str] = set()
         for _ in range(TRIES):
             held = {self.families[one.offering.target] for one in found}
-            todo = _first_of_each(one for one in order if one.target not in done and one.machine.family not in held)
+            todo = [one for one in order if one.target not in done and one.machine.family not in held]
+            todo = _first_of_each(todo or (one for one in near if one.target not in done and one.machine.family not in held))
             todo = todo[: self.shown - len(held)]
-            if not done and order:
-                close = order[0].figure(self.least) * TOLD_APART
-                todo += [one for one in order[:2] if one not in todo and one.figure(self.least) <= close]
             if not todo or len(held) >= self.shown:
                 break
+            if not done:
+                close, worst = todo[0].figure(self.least) * TOLD_APART, todo[-1].figure(self.least)
+                more = [one for one in order[:CLOSE_ONES] if one.figure(self.least) <= close]
+                more += [one for one in near[:CLOSE_ONES] if one.figure(self.least) < worst]
+                todo += [one for one in more if one not in todo]
             found += [one for one in self._searched(todo) if one.fits]
             done |= {one.target for one in todo}
         return self._ranked(found)
+
+    def _in_order(self, some: Iterable[Prospect]) -> list[Prospect]:
+        """The best first, as far as the coarse look knows."""
+        return sorted(
+            some, key=lambda one: (one.figure(self.least), one.seconds, one.figure("cost_usd"), one.count, one.machine.name)
+        )
 
     def surely(self) -> Candidate | None:
         """The best that was looked at of what surely fits and keeps the limits."""

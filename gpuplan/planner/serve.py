@@ -7,7 +7,7 @@ then asked about as `gpuplan serve` is.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Hashable, Iterable, Sequence
 from math import ceil, inf, isfinite
 from typing import Literal, TypeAlias, cast
 
@@ -22,6 +22,7 @@ from gpuplan.planner.promise import Promise
 from gpuplan.planner.same_hardware import hardware_key
 from gpuplan.planner.serve_bounds import Requests, fewest, requests_of
 from gpuplan.planner.serve_space import Divided, Fleet, Group, Site, grouped, site_of
+from gpuplan.planner.serve_units import Units
 from gpuplan.planner.where import Machine
 from gpuplan.record import Record
 from gpuplan.search.library import Library
@@ -31,15 +32,6 @@ from gpuplan.units import MONTH
 Least: TypeAlias = Literal["cost", "gpus", "energy"]
 AT_ONCE = 128
 """Units in a format that are looked at together, in the order of their bounds."""
-NODE = 8
-"""Accelerators of a node, where these are had one by one."""
-MOST_UNITS = 8
-"""Units that one replica is spread over at most."""
-WIDEST = 320
-"""Accelerators of a replica whose ranks of attention share experts, at most: so many decode in DeepSeek-V3's own deployment
-(https://arxiv.org/abs/2412.19437, 3.4.2)."""
-HELD = 0.9
-"""The part of memory that weights may take where a replica stays on one unit: caches and activations want some of it too."""
 
 
 class Option(Record, eq=False, kw_only=True):
@@ -52,7 +44,7 @@ class Option(Record, eq=False, kw_only=True):
     bound: float
     """The least that the whole fleet may take of what is to be least."""
     wide: bool = False
-    """Whether a replica would fit into less, and is spread over all of it to share its experts."""
+    """Whether a replica would fit into less, and is spread over all of it: for room, or to share its experts."""
 
     @property
     def alone(self) -> bool:
@@ -150,7 +142,9 @@ class ServeSearch:
         self.exceeds: dict[Hashable, Served] = {}
         self.looked_at: set[Hashable] = set()
         self.refused: dict[str, GpuplanError] = {}
-        self.nodes: dict[str, int] = {}
+        serving = library.engine(want.run.engine or SERVES)[0].serving
+        sharing = None if serving is None or not self.card.architecture.moes else serving.shares_experts
+        self.units = Units(self.machines, library, shares=sharing is not None and sharing.attention)
         self.same: dict[Hashable, list[Option]] = {}
         self.groups: list[Group] = []
         """All that was divided, whether or not a load was dealt to it."""
@@ -177,10 +171,14 @@ class ServeSearch:
     def go(self, shown: int) -> None:
         """Look at options in the order of their bounds until none that is left could be among so many machines that are shown.
 
-        Where bounds on the promise leave nothing, all that holds the model is looked at, to tell how far it is from it.
+        Where nothing keeps the promise, replicas are spread further. Where bounds on it leave nothing, all that holds the model is
+        looked at, to tell how far it is from it.
         """
         self.todo = self._options(self.want.promise)
         self.go_on(lambda: self.to_beat(shown))
+        if not self.found:
+            self.todo = self._options(self.want.promise, further=True)
+            self.go_on(lambda: self.to_beat(shown))
         if not self.found and not self.over and not self.broken:
             self.candidates = 0
             self.todo = self._options(Promise())
@@ -215,16 +213,18 @@ class ServeSearch:
         best = self.ranked()
         return best[shown - 1].figure if len(best) >= shown else inf
 
-    def _options(self, promise: Promise) -> list[Option]:
-        """Every machine in every format that no bound rules out, the lowest bound first."""
+    def _options(self, promise: Promise, *, further: bool = False) -> list[Option]:
+        """Every machine in every format that no bound rules out, the lowest bound first; `further`: over more units than these."""
         made: list[Option] = []
         for weights in self.formats:
             requests = self._requests(weights)
             for machine in self.machines:
-                if weights == "fp8" and "fp8" not in machine.chip.rates:
+                if not tried(weights, self.want.run, machine.chip.rates):
                     continue
-                least = tuple(self._units(machine, requests))
-                for units in (*least, *self._wider(machine, least)):
+                least = self.units.least(machine, requests.held)
+                near = (*least, *self.units.wider(machine, requests.held, least))
+                more = tuple(self.units.wider(machine, requests.held, least, far=True)) if further else near
+                for units in (one for one in more if not further or one not in near):
                     self.candidates += 1
                     option = Option(machine=machine, units=units, weights=weights, bound=0.0, wide=units not in least)
                     ranks, spare = units * machine.each, self.want.spare
@@ -247,46 +247,6 @@ class ServeSearch:
         if weights is None and usual is not None:
             weights = cast("WeightFormat", usual.text)
         return requests_of(self.card, self.want.loaded(self.want.amount), weights)
-
-    def _units(self, machine: Machine, requests: Requests) -> Iterable[int]:
-        """How many of a machine a replica may be spread over: one, or where that does not hold it as many as do, and twice that."""
-        if machine.fixed:
-            return (1,)
-        if machine.kind == "own" and machine.each == 1:
-            return self._node(machine, requests)
-        if machine.chip.memory is None or requests.held <= machine.each * machine.chip.memory * HELD:
-            return (1,)
-        least = _doubling(requests.held / (machine.each * machine.chip.memory * HELD))
-        return [one for one in (least, 2 * least) if one <= MOST_UNITS]
-
-    def _wider(self, machine: Machine, least: Sequence[int]) -> Iterator[int]:
-        """Over how many more a replica may be spread so that its ranks of attention share experts, where the engine can."""
-        serving = self.library.engine(self.want.run.engine or SERVES)[0].serving
-        shares = None if serving is None or not self.card.architecture.moes else serving.shares_experts
-        if machine.fixed or shares is None or not shares.attention or not least:
-            return
-        units = 2 * max(least)
-        while units <= MOST_UNITS * min(least) and units * machine.each <= WIDEST:
-            yield units
-            units *= 2
-
-    def _node(self, machine: Machine, requests: Requests) -> Iterable[int]:
-        """The accelerators of the largest node of single ones, or of several nodes where one does not hold the model."""
-        node = self.nodes.get(machine.name)
-        if node is None:
-            node = self.nodes[machine.name] = next(size for size in (8, 4, 2, 1) if size == 1 or self._joined(machine, size))
-        if machine.chip.memory is None or requests.held <= node * machine.chip.memory * HELD:
-            return (node,)
-        least = node * _doubling(requests.held / (node * machine.chip.memory * HELD))
-        return [one for one in (least, 2 * least) if one <= node * MOST_UNITS]
-
-    def _joined(self, machine: Machine, size: int) -> bool:
-        """Whether it is known what joins so many accelerators."""
-        try:
-            self.library.target(machine.target(size))
-        except GpuplanError:
-            return False
-        return True
 
     def _new(self, batch: Sequence[Option]) -> list[tuple[float, Group]]:
         """Options in groups that are estimated together, each with the least that any of it may take, whatever is promised.
@@ -381,6 +341,11 @@ class ServeSearch:
         return inf if each is None else each * accelerators
 
 
+def tried(weights: WeightFormat | None, run: ServeAsk, rates: Container[str]) -> bool:
+    """Whether a format is tried on a chip that multiplies at some rates: FP8 where it does, or where the user names it."""
+    return weights != "fp8" or run.weights is not None or "fp8" in rates
+
+
 def ranked(found: Iterable[Served]) -> list[Served]:
     """The best of each machine, the best first: what is to be least, the cheaper, then the fewest accelerators, most room.
 
@@ -402,12 +367,3 @@ def ranked(found: Iterable[Served]) -> list[Served]:
 def _order(one: Served) -> tuple[float, ...]:
     """What prefers one division of an option to another: the least, the fewest accelerators, most room, fewest ranks and stages."""
     return one.figure, one.fleet.accelerators, *one.fleet.fullness, *one.fleet.division.plainness
-
-
-def _doubling(number: float) -> int:
-    """The smallest power of two that is not below a number.
-
-    >>> _doubling(0.5), _doubling(1.2), _doubling(4.0)
-    (1, 2, 4)
-    """
-    return 1 << max(ceil(number) - 1, 0).bit_length()

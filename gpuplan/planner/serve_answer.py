@@ -9,6 +9,7 @@ from typing import cast
 from gpuplan.errors import GpuplanError, InfeasibleError, Note, Problem, UnknownError, UsageError
 from gpuplan.estimate.planned import Candidate, Flip, Limit, Looked, Offering, Planned, Relax
 from gpuplan.estimate.result import Estimate
+from gpuplan.models.card import ModelCard
 from gpuplan.plan.ask_goal import PlanServeAsk
 from gpuplan.plan.ask_serving import ServeAsk
 from gpuplan.plan.words import WeightFormat
@@ -74,7 +75,7 @@ def plan_serve(goal: PlanServeAsk, run: ServeAsk, library: Library) -> Planned:
         run=asked, promise=promise.replaced(percent=None), rate=load.rate, users=load.users, least=least, spare=goal.spare or 0,
         most=goal.count or goal.max_count, usd_per_month=goal.budget,
     )  # fmt: skip
-    kinds = formats(goal.lowest_bits or (LOWEST_READ if reads else LOWEST), run, library)
+    kinds = formats(goal.lowest_bits or lowest(card), run, library)
     search = ServeSearch(want, where.machines, library, kinds, prunes=promise.percent is None)
     shown = goal.best or BEST
     if promise.percent is None:
@@ -96,6 +97,11 @@ def plan_serve(goal: PlanServeAsk, run: ServeAsk, library: Library) -> Planned:
     from gpuplan.planner.serve_front import front
 
     return made.replaced(front=front(search))
+
+
+def lowest(card: ModelCard) -> int:
+    """Bits that weights may be quantised to where nobody says."""
+    return LOWEST if card.architecture.generates else LOWEST_READ
 
 
 def formats(lowest: int, run: ServeAsk, library: Library) -> tuple[WeightFormat | None, ...]:

@@ -27,6 +27,7 @@ from gpuplan.planner.where import Places, places
 from gpuplan.planner.why import SOONER, binds_of, said_to_beat
 from gpuplan.search.library import Library
 from gpuplan.search.sample_supply import samples_seen
+from gpuplan.search.training_notes import NARROW
 from gpuplan.search.usual import of_adapters
 from gpuplan.specs.target import is_counted
 from gpuplan.specs.usual_training import UsualTraining
@@ -115,6 +116,7 @@ def _by_crew(
         more = (*more, *spares((best or nearest)[0], goal.repair, library))
     if best or nearest:
         more = (*more, *spending((best or nearest)[0]))
+        more = (*more, *(note for note in (best or nearest)[0].estimate.notes if note.code == NARROW))
     if best and best[0].estimate.verdict.narrowly:
         surer = next((one for one in best if not one.estimate.verdict.narrowly), None) or search.surely()
         more = (*more, _narrowly(best[0], surer, search.least))

@@ -35,6 +35,10 @@ class Best(Record, Generic[P], eq=False):
     """What was made small; nothing where there was nothing to compare."""
     behind: float = 1.0
     """How much longer it is expected to take than the fastest, where a surer plan was taken that can hardly be told from it."""
+    narrow: P | None = None
+    """A plan that fits, but not surely, and is so much faster than this one, which surely does, that somebody may dare it."""
+    times: float = 1.0
+    """How many times as fast that one is."""
 
 
 def best(space: Space[P], judge: Callable[[Part[P]], Judged[P]], *, few: int = FEW) -> Best[P] | None:

@@ -73,7 +73,7 @@ def paired(ask: ServeAsk, library: Library) -> Pair:
     Each side is divided as makes the most tokens a second; at a rate, other divisions that keep it with as few accelerators, or
     fewer, are taken where they answer sooner.
     """
-    write, read = settled(_writing(ask), library, decodes=True), settled(_reading(ask), library)
+    write, read = settled(_writing(ask), library, decodes=True), _reader(ask, library)
     first = _pair(ask, library, write, read)
     if ask.rate is None:
         return first
@@ -222,6 +222,30 @@ def _reading(ask: ServeAsk) -> ServeAsk:
         decode_cp=None,
         dp=1 if own["attention_dp"] else None, **own,
     )  # fmt: skip
+
+
+def _reader(ask: ServeAsk, library: Library) -> Settled:
+    """The division of a worker that reads prompts with the most of them a second.
+
+    Stages that pass prompts on are the fastest where answers are written beside; here a worker reads what fills one pass after the
+    other, so that fewer stages are compared with them.
+    """
+    question = _reading(ask)
+    found = settled(question, library)
+    tried = [found]
+    for stages in [2**at for at in range(int(found.plan.parallel.pp).bit_length() - 1)] if question.pp is None else []:
+        try:
+            tried.append(settled(question.replaced(pp=stages), library))
+        except PlanError:
+            continue  # No division of so few stages is legal.
+    return max((one for one in tried if one.fits or one is found), key=_prompts_per_s) if found.fits else found
+
+
+def _prompts_per_s(made: Settled) -> float:
+    """Prompts a second of one worker."""
+    side = _side(_filled(made), None).fresh()
+    seconds = side.model.prefill("full_prefill", side.model.serve.batch).seconds
+    return float(side.ranks.value) * float(side.model.serve.batch.value) / float(seconds.value)
 
 
 def _filled(made: Settled) -> Settled:

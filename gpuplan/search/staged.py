@@ -40,6 +40,8 @@ AS_FAST = 1.003
 TOLD_APART = 1.03
 """Plans so close to the fastest may be faster than it: of two published runs of one model on one kind of machine whose estimated
 speeds are nearer than that, one in three is in the other order (`gpuplan accuracy --task training --json`: 1,335 such pairs)."""
+DARED = 1.5
+"""So many times as fast as the fastest that surely fits, room counted, is a plan that fits narrowly worth a word."""
 ROUNDS = 6
 """How often the plans around the best are looked at anew."""
 
@@ -196,7 +198,16 @@ class Staged:
         key = self._surest()
         found, lead = self.seen[key], self.seen[self.leading()]
         behind = found.weighed / lead.weighed if lead.rank < 0 and found.weighed > lead.weighed * AS_FAST else 1.0
-        return Best(self._plan(key), self.fitting > 0, self.looked_at, self.fitting, found.order, behind)
+        narrow, times = self._narrow(found)
+        return Best(self._plan(key), self.fitting > 0, self.looked_at, self.fitting, found.order, behind, narrow, times)
+
+    def _narrow(self, found: Seen) -> tuple[TrainPlan | None, float]:
+        """Of those that were seen and fit narrowly the fastest, room counted, where that is much faster than what surely fits."""
+        some = [key for key, one in self.seen.items() if one.rank == NARROWLY] if found.rank < NARROWLY else []
+        key = min(some, key=lambda key: self.seen[key].weighed, default=None)
+        if key is None or self.seen[key].weighed * DARED > found.step:
+            return None, 1.0
+        return self._plan(key), found.step / self.seen[key].step
 
     def leading(self) -> Key:
         """The best plan of those that were seen, of which there must be one."""

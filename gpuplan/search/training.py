@@ -39,7 +39,7 @@ from gpuplan.search.training_defaults import (
     saving_of,
     tuning_of,
 )
-from gpuplan.search.training_notes import habit_note, peak_notes, training_notes
+from gpuplan.search.training_notes import habit_note, narrow_notes, peak_notes, training_notes
 from gpuplan.search.training_space import DEGREES, training_space
 from gpuplan.search.usual import sequences_of
 from gpuplan.specs.engine_training import TrainingProfile
@@ -96,6 +96,7 @@ def answer_of(ask: TrainAsk, one: Settled, made: TrainingFigures | None = None) 
         *unsharded_notes(asked, found),
         *training_notes(asked, plan, subject, made.figures),
         *((habit_note(asked, plan, subject),) if one.searched else ()),
+        *narrow_notes(plan, one.narrow, one.times),
         *peak_notes(made),
         *idle_notes(ask, plan, subject.arch, made.figures),
     ]
@@ -135,6 +136,9 @@ class Settled(Record, kw_only=True):
     """Whether there was more than one plan to choose from."""
     launch: str = ""
     """What `--emit` asks for."""
+    narrow: TrainPlan | None = None
+    """As `Best` has it, with `times`."""
+    times: float = 1.0
 
 
 def _launch(ask: TrainAsk, found: Found, plan: TrainPlan, library: Library) -> str:
@@ -174,7 +178,7 @@ def settled(
         subject = subject.replaced(operations=library.catalog.load(Operations, "usual"))
     return Settled(
         ask=ask, found=found, subject=subject, plan=plan, run=run, fed=fed, chosen=tuple(chosen), searched=result.looked_at > 1,
-        launch=_launch(ask, found, plan, library),
+        launch=_launch(ask, found, plan, library), narrow=result.narrow, times=result.times,
     )  # fmt: skip
 
 

@@ -154,6 +154,30 @@ def habit_note(ask: TrainAsk, plan: TrainPlan, subject: Subject) -> Note:
     return Note("search.fixed", f"not searched but taken as {engine} has it: {'; '.join(said)}", "give another by its own option")
 
 
+NARROW = "search.narrow"
+"""The note that a plan which fits narrowly is much faster."""
+
+
+def narrow_notes(plan: TrainPlan, narrow: TrainPlan | None, times: float) -> list[Note]:
+    """That a plan which fits narrowly is much faster than the one that was chosen, as that surely fits, and how to ask for it."""
+    if narrow is None:
+        return []
+    chosen = _options(plan)
+    flags = [f"--{name} {value}" for name, value in _options(narrow).items() if value != chosen.get(name)]
+    text = f"a plan that fits narrowly would be {times:.2g} times as fast; the one that was chosen surely fits"
+    return [Note(NARROW, text, f"`{' '.join(flags)}` asks for it")]
+
+
+def _options(plan: TrainPlan) -> dict[str, str]:
+    """The options that say how a plan divides the work and saves memory."""
+    p, again = plan.parallel, plan.saving.recompute_layers
+    degrees = {name: f"{getattr(p, name):g}" for name in ("tp", "pp", "dp", "cp", "ep", "vpp")}
+    layers = {} if plan.recompute == "none" or again is None else {"recompute-layers": f"{again:g}"}
+    shared = {} if p.shard_group is None else {"shard-group": f"{p.shard_group:g}"}
+    own = {"micro-batch": f"{plan.micro_batch:g}", "zero-stage": str(p.zero_stage), "recompute": plan.recompute}
+    return degrees | own | layers | shared
+
+
 def without_effect(plan: TrainPlan, profile: TrainingProfile) -> list[str]:
     """Options of how the engine is set up that its profile says nothing of."""
     how, found = plan.how, list[str]()

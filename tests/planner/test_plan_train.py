@@ -104,6 +104,35 @@ def test_limits_bound_only_what_breaks_them(deadline: float, library: Library, b
 
 
 @pytest.mark.parametrize(
+    ("goal", "counts"), [({"deadline": 20 * 86400.0}, (5, 6, 7)), ({"deadline": 20 * 86400.0, "minimize": "gpus"}, (5, 6, 7))]
+)
+def test_no_count_between_two_of_the_ladder_is_better(goal: dict[str, Any], counts: tuple[int, ...], library: Library) -> None:
+    """Of four instances nothing keeps the deadline, and eight are more than it takes."""
+    on, run = "aws:p5.48xlarge", run_of(tokens=4e11)
+    best = searched(asked(on=on, max_count=64, **goal), library, run).best()[0]
+    figure = FIGURES[goal.get("minimize", "cost")]
+    made = on_targets({f"{count}x{on}": run.replaced(on=f"{count}x{on}") for count in counts}, library).estimates()
+    for count, one in zip(counts, made.values(), strict=True):
+        seconds = float(one.figures["wall_time_s"].value)
+        spent = {"accelerators": 8.0 * count, "cost_usd": float(one.figures["cost_usd"].value)}[figure]
+        assert seconds > goal["deadline"] or best.figures[figure] <= 1.01 * spent, count
+    assert best.offering.count < 64
+
+
+def test_counts_that_just_miss_a_limit_leave_those_that_keep_it_their_turn(library: Library) -> None:
+    """Of a dozen offers each has a count that misses it by a tenth, which stands before those that keep it."""
+    goal = PlanFinetuneAsk(on="h100", minimize="gpus", deadline=687.0, max_count=256)
+    best = plan_finetune(goal, TrainAsk(model="llama-3.1-8b", on="any", lora=16), library).best
+    assert [one.offering.count for one in best] == [26, 32, 32]
+
+
+def test_three_cards_do_it_where_two_do_not(library: Library) -> None:
+    goal = PlanFinetuneAsk(on="rtx-4090", minimize="gpus")
+    best = plan_finetune(goal, TrainAsk(model="llama-3.1-70b", on="any", lora=16, qlora=True), library).best
+    assert best[0].offering.count == 3
+
+
+@pytest.mark.parametrize(
     ("model", "count", "given"),
     [
         ("llama-3.1-70b", 64, {}), marked((MODEL, 8, {"precision": "fp8"})), (MODEL, 1, {"lora": 16}),

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from itertools import product
 from math import inf
+from typing import Any
 
 import numpy as np
 import pytest
 
 from gpuplan.estimate.result import Estimate
-from gpuplan.plan.ask_goal import PlanServeAsk, Where
+from gpuplan.plan.ask_goal import PlanCarriesAsk, PlanServeAsk, Where
 from gpuplan.plan.ask_serving import ServeAsk
 from gpuplan.plan.words import WeightFormat
+from gpuplan.planner.carries import carries
 from gpuplan.planner.promise import Promise
 from gpuplan.planner.serve import ServeSearch, Wanted
 from gpuplan.planner.serve_answer import plan_serve
@@ -107,6 +109,22 @@ def test_brute_force_finds_no_better_replica_over_two_nodes() -> None:
                 break
             brute[tp, ep] = units
     assert mine == brute
+
+
+@pytest.mark.parametrize(("run", "units", "load"), [
+    ({"model": "llama-3.1-405b", "weights": "bf16", "on": "aws:p4d.24xlarge"}, 3, {"rate": 1.0}),  # Two do not hold it.
+    ({"model": "llama-3.1-405b", "weights": "fp8", "on": "aws:p5.48xlarge", "prompt": 122880}, 2, {"users": 8.0}),  # One does.
+    ({"model": "llama-3.1-8b", "on": "aws:g6.2xlarge", "prompt": 128000}, 2, {"rate": 0.002}),  # One holds no request.
+], ids=["three", "room", "caches"])  # fmt: skip
+def test_a_replica_is_spread_over_as_many_units_as_are_best(run: dict[str, Any], units: int, load: dict[str, float]) -> None:
+    asked = ServeAsk(**{"output": 1000 if "prompt" in run else 256, **run, "on": "any"})
+    want = Wanted(run=asked, promise=Promise(ttft=400.0, tpot=0.2), least="gpus", **load)
+    search = ServeSearch(want, machines(run["on"]), LIBRARY, (asked.weights,))
+    search.go(1)
+    (best,) = search.ranked()
+    assert (best.option.units, best.fleet.parts) == (units, 1)
+    assert keeps(answer_serving(unit_ask(want, best, 1, experts=False), LIBRARY), want.promise)
+    assert search.estimated + search.bounded == search.candidates
 
 
 def test_a_fleet_keeps_its_promise_with_less_than_it_is_for() -> None:
@@ -212,3 +230,23 @@ def test_a_spare_part_is_beside_those_that_keep_the_promise() -> None:
         search.go(1)
         counts.append(search.ranked()[0].fleet)
     assert counts[1].accelerators == counts[0].accelerators // counts[0].parts * (counts[1].parts + 1)
+
+
+@pytest.mark.parametrize(("model", "on", "promise"), [
+    ("llama-3.1-8b", "8xa100-80gb", {"ttft": 0.5, "tpot": 0.05}),  # Multiplies no FP8, which neither tries.
+    ("bge-m3", "4xl40s", {"e2e": 0.2}),  # An index of other weights is another one.
+], ids=["no-fp8", "reads"])  # fmt: skip
+def test_what_a_fleet_carries_is_what_it_serves(model: str, on: str, promise: dict[str, float]) -> None:
+    run = ServeAsk(model=model, on=on, prompt=500)
+    found = carries(PlanCarriesAsk(**promise), run, LIBRARY)
+    (most,) = (one for one in found.most if one.figure == "rate_per_s")
+    goal = PlanServeAsk(on=on, minimize="gpus", **promise)
+    for share, served in ((0.99, True), (1.01, False)):
+        asked = run.replaced(on="any", rate=most.value * share)
+        assert bool(plan_serve(goal, asked, LIBRARY).best) is served
+
+
+def test_weights_that_are_named_are_served_on_chips_that_do_not_multiply_them() -> None:
+    run = ServeAsk(model="llama-3.1-8b", on="any", rate=5.0, weights="fp8")
+    (best,) = plan_serve(PlanServeAsk(on="8xa100-80gb", minimize="gpus"), run, LIBRARY).best
+    assert best.estimate.question["weights"] == "fp8"

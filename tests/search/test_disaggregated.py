@@ -166,3 +166,11 @@ def test_no_tensor_parallel_degree_of_either_side_beats_what_is_chosen_with_as_f
         other = gpuplan.serve("deepseek-v3", **asked, **forced).figures
         if float(other["accelerators"].value) <= float(chosen["accelerators"].value):
             assert float(other["e2e_s"].value) >= 0.98 * float(chosen["e2e_s"].value), forced
+
+
+def test_workers_that_read_are_divided_as_they_read_most_by_themselves() -> None:
+    """Stages, which are the fastest where answers are written beside, read a fifth of what two halves of tensor ranks do."""
+    given = {"model": "llama-3.3-70b", "on": "8xh100", "prefill_on": "8xh100", "prompt": 4000, "output": 500}
+    free, forced = (answered("serve", one, advise=False) for one in (given, {**given, "prefill_tp": 4}))
+    each = [float(one.figures["tokens_per_s_per_accelerator"].value) for one in (free, forced)]
+    assert each[0] >= each[1] / 1.01

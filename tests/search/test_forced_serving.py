@@ -85,6 +85,20 @@ def test_no_forced_value_beats_what_was_chosen(ask: ServeAsk) -> None:
     assert beaten(ask, drawn) == []
 
 
+KNOWN: dict[str, tuple[ServeAsk, tuple[dict[str, Any], ...]]] = {
+    "deepseek-v3, sequences sent back on one rank of attention": (
+        ServeAsk(model="deepseek-v3", on="64xh100", engine="vllm", concurrency=256, prompt=900_000, output=1000),
+        ({"tp": 8, "ep": 8},),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", KNOWN)
+def test_values_that_once_beat_what_was_chosen_no_longer_do(name: str) -> None:
+    ask, options = KNOWN[name]
+    assert beaten(ask, list(options)) == []
+
+
 @pytest.mark.parametrize("on", ["8xh200", "4x8xh200"])
 def test_experts_are_shared_by_ranks_of_attention_where_nobody_says(on: str) -> None:
     """Latents that tensor parallel ranks would each hold, and many sequences: what every published deployment of the model does."""

@@ -13,6 +13,7 @@ from gpuplan.estimate.result import Estimate
 from gpuplan.search.ask import answered
 from gpuplan.search.serving_judges import SURER
 from gpuplan.search.staged import AS_FAST
+from gpuplan.search.training_notes import NARROW
 from gpuplan.search.training_space import weighed
 
 
@@ -71,3 +72,17 @@ def _weighed(made: Estimate) -> float:
         float(made.figures[name].value) for name in ("step_time_s", "peak_memory_bytes", "memory_capacity_bytes")
     )
     return float(weighed(step, memory, made.ranges["peak_memory_bytes"][1], capacity))
+
+
+def test_a_plan_that_fits_narrowly_and_is_much_faster_is_said_beside_what_surely_fits() -> None:
+    """Four cards that share each sequence surely hold it, at an eighth of the speed of sequences of their own."""
+    given = {"model": "llama-3.1-70b", "on": "4xrtx-4090", "seq_len": 1024, "lora": 16, "qlora": True}
+    open_ = answered("train", given, advise=False, keep=True)
+    (said,) = (note for note in open_.notes if note.code == NARROW)
+    assert not open_.verdict.narrowly
+    words = said.hint.split("`")[1].replace("--", "").replace("-", "_").split()
+    dared = answered("train", {**given, **dict(zip(words[::2], words[1::2], strict=True))}, advise=False, keep=True)
+    assert dared.verdict.narrowly
+    times = float(dared.figures["tokens_per_s"].value / open_.figures["tokens_per_s"].value)  # type: ignore[operator]
+    assert f"{times:.2g} times as fast" in said.text
+    assert not any(note.code == NARROW for note in answered("train", {**given, "on": "8xh100"}, advise=False, keep=True).notes)
