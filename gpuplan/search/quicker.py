@@ -41,6 +41,6 @@ def quicker(subject: Subject, other: ServePlan | None, made: ServingFigures) -> 
         return
     p = other.parallel
     share = figures["tokens_per_s"].value / made.figures["tokens_per_s"].value
-    alone, here = (human(one.value, "s") for one in (figures[ALONE], own))
+    alone, here = (human(float(one.value), "s") for one in (figures[ALONE], own))
     text = f"for one user alone a token takes {alone} with --tp {p.tp:g} --pp 1, and {here} with stages"
     yield Note("plan.quicker", f"{text}; all get {share:.0%} of the tokens/s")
