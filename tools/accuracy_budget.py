@@ -51,6 +51,7 @@ HEAD = """# What `gpuplan accuracy --task training --budget` allows each source:
 # batches of ibm-finetuning-bench come out 15 to 20 % faster: its informed throughput from 0.062, fine-tuning's from 0.078), and
 # NCCL's rings between nodes go at the pace of their slowest step (deepspeed-azure, scaletorch, yafsdp nearer; olmo-core informed
 # from 0.042).
+# The same day, later: hf-accelerate's median from 0.067, which today's 0.06707 rounds to.
 """
 SERVING_HEAD = """# What `gpuplan accuracy --task inference --by engine --budget` allows each engine: errors as fractions, rows to
 # compare, rows missed.
