@@ -50,12 +50,15 @@ def of_its_name(name: str) -> str:
     for one in dict.fromkeys((stem, bare)):
         found = diffusion_path(one)
         if found is not None:
-            said = "a file of it by its name; how its weights are stored is not read from there"
-            return f"the nearest on record is `{found.stem}`: {said}"
+            return _is_of(found.stem)
     from gpuplan.models.repositories import card_called
 
     spelled = re.sub(r"(?<=[a-z])[-_](?=\d)", "", bare, count=1)
     card = card_called(bare) or card_called(spelled.replace("_", "-"))
     if card is not None:
-        return f"the nearest on record is `{card.id}`: a file of it by its name; how its weights are stored is not read from there"
+        return _is_of(card.id)
     return nearest(stem) or nearest(bare) or last_resort(bare)
+
+
+def _is_of(model: str) -> str:
+    return f"the nearest on record is `{model}`: a file of it by its name; how its weights are stored is not read from there"

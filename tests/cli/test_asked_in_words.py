@@ -564,6 +564,24 @@ def test_a_pasted_command_that_trains_is_told_the_question(text: str, command: s
             "accelerate launch sft.py --model Qwen/Qwen3-8B --load_in_4bit", ("--on", "rtx-4090", "--seq-len", "2048"),
             "train Qwen/Qwen3-8B --on rtx-4090 --engine accelerate --qlora --lora 16 --seq-len 2048", "",
         ),
+        # What is said beside the command counts: its rank in place of the usual one, its accelerators for what is accumulated.
+        (
+            "accelerate launch sft.py --model Qwen/Qwen3-8B --load_in_4bit", ("--on=rtx-4090", "--lora", "8"),
+            "train Qwen/Qwen3-8B --on rtx-4090 --engine accelerate --qlora --lora 8", "",
+        ),
+        (
+            "torchrun train.py --model qwen3-0.6b --per_device_train_batch_size 2 --gradient_accumulation_steps 4",
+            ("--on", "2xa100"), "train qwen3-0.6b --on 2xa100 --micro-batch 2 --global-batch 16", "",
+        ),
+        (
+            "torchrun train.py --model qwen3-0.6b --per_device_train_batch_size 2 --gradient_accumulation_steps 4",
+            ("--on", "2xa100", "--global-batch", "32"), "train qwen3-0.6b --on 2xa100 --micro-batch 2 --global-batch 32", "",
+        ),
+        (
+            "torchrun train.py --model qwen3-0.6b --per_device_train_batch_size 2 --gradient_accumulation_steps 4",
+            ("--on", "2xa100", "--tp", "2", "--engine", "megatron-lm"),
+            "train qwen3-0.6b --on 2xa100 --micro-batch 2 --tp 2 --engine megatron-lm", "not read: --gradient-accumulation-steps 4",
+        ),
         ("vllm serve Qwen/Qwen3-8B -tp 2", ("--on", "a100"), "serve --on 2xa100 --command 'vllm serve Qwen/Qwen3-8B -tp 2'", ""),
         ("ollama run qwen3:8b", ("--on", "rtx-3090"), "serve --on rtx-3090 --command 'ollama run qwen3:8b'", ""),
     ],

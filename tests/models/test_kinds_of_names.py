@@ -7,7 +7,7 @@ from gpuplan.models.card import load_card
 from gpuplan.models.catalog import CARDS, find
 from gpuplan.models.diffusion.glance import DIFFUSION
 from gpuplan.models.generic import GENERIC
-from gpuplan.models.kinds_of_names import built_like, nearest, table
+from gpuplan.models.kinds_of_names import built_like, last_resort, nearest, table
 from gpuplan.models.spellings import squeezed
 
 
@@ -22,13 +22,13 @@ def test_every_entry_names_a_card_and_a_source():
     assert all((CARDS / f"{one.card}.yaml").is_file() for one in kinds.like)
     assert all((CARDS / f"{one}.yaml").is_file() for one in kinds.of_size)
     shipped = {path.stem for folder in (CARDS, DIFFUSION, GENERIC) for path in folder.glob("*.yaml")}
-    assert {one for kind in kinds.near for one in kind.nearest} <= shipped
-    used = {one.source for one in (*kinds.like, *kinds.near)}
+    assert {one for kind in (*kinds.near, *kinds.last) for one in kind.nearest} <= shipped
+    used = {one.source for one in (*kinds.like, *kinds.near, *kinds.last)}
     assert used == set(kinds.sources)
 
 
 def test_names_are_written_as_they_are_compared():
-    names = [name for one in (*table().like, *table().near) for name in one.names]
+    names = [name for one in (*table().like, *table().near, *table().last) for name in one.names]
     assert [name for name in names if name != name.lower().replace("_", "-")] == []
 
 
@@ -89,6 +89,15 @@ def test_what_no_card_describes_is_refused_with_the_nearest_and_why(name, near):
 @pytest.mark.parametrize("name", ["yuhuili/EAGLE3-LLaMA3.1-Instruct-8B", "nvidia/Llama-3.1-Nemotron-Nano-VL-8B-V1"])
 def test_what_is_more_or_less_than_a_model_is_not_taken_for_it(name):
     assert built_like(name) is None
+
+
+@pytest.mark.parametrize(
+    "name", ["acme/general-chat", "acme/invite-chat", "partner-x", "gpt-1.3b", "gpt-13b", "acme/inception-chat"]
+)
+def test_a_word_with_letters_of_a_kind_in_it_is_not_of_that_kind(name):
+    """`ner` is in `general`, `vit` in `invite`, and `gpt-1` begins GPTs of any size with a one."""
+    assert not nearest(name)
+    assert not last_resort(name)
 
 
 def test_other_names_have_no_entry():

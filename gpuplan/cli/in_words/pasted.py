@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import NamedTuple
 
@@ -46,6 +46,8 @@ _NODES = ("nnodes", "num-nodes", "num-machines")
 _NO_SIZE = ("-alpha", "-type")
 """Ends of arguments beside that of a size: `--lora_alpha 32` is no rank."""
 _ACCUMULATED = ("gradient-accumulation-steps", "grad-accum", "gradient-accumulation")
+_DIVIDING = frozenset({"--tp", "--pp", "--cp"})
+"""With these a step has fewer micro-batches at once than accelerators."""
 _SAID: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "load-in-4bit": {"": ("--qlora",)}, "qlora": {"": ("--qlora",)},
     "fp16": {"": ("--precision", "fp16")}, "bf16": {"": ("--precision", "bf16")},
@@ -57,6 +59,8 @@ _SAID: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     },
 }  # fmt: skip
 """Arguments that are no whole numbers, by their values ("": a switch, or true), and the options that they are here."""
+_ADAPTERS = 16
+"""The rank of adapters that is taken where a command says none."""
 _COUNTED = re.compile(r"\d+x")
 _TRUE, _FALSE = ("", "true", "yes", "1"), ("false", "no", "0")
 
@@ -64,17 +68,55 @@ _TRUE, _FALSE = ("", "true", "yes", "1"), ("false", "no", "0")
 class Pasted(NamedTuple):
     """The words behind `gpuplan` of the command that answers, and what only the user can add to it."""
 
-    words: tuple[str, ...]
+    said: tuple[str, ...]
+    """Those that the command says itself."""
     why: str
     unread: tuple[str, ...] = ()
     """Arguments of a script of training that no option here is known for."""
+    ranks: int = 1
+    """Accelerators that the command takes."""
+    adapters: int = 0
+    """The rank of adapters, of which a command that trains them says none; 0: it trains none, or says it."""
+    each: int = 0
+    """Sequences of one accelerator in a step, where a command says its micro-batch and how many are accumulated; 0: it does not."""
+    accumulated: str = ""
+    """The argument that says how many are."""
 
-    def on(self, place: str) -> tuple[str, ...]:
-        """The words on another machine, with as many of it as the command says, where neither is counted."""
-        at = self.words.index("--on") + 1
-        counted = _COUNTED.match(self.words[at])
+    @property
+    def words(self) -> tuple[str, ...]:
+        """All of them, with what follows from what is said."""
+        return (*self.said, *self._implied(self.ranks, ()))
+
+    def _implied(self, ranks: int, given: Collection[str]) -> Iterator[str]:
+        """What follows on so many accelerators, but for the options that are given."""
+        for name, value in (("--global-batch", self.each * ranks), ("--lora", self.adapters)):
+            if value and name not in given:
+                yield from (name, str(value))
+
+    def on(self, place: str, given: Collection[str] = ()) -> Pasted:
+        """The same on another machine beside given options: with as many of it as the command says, where it is not counted.
+
+        Accumulated sequences are those of all its accelerators, unless they are divided by what is given.
+        """
+        at = self.said.index("--on") + 1
+        counted = _COUNTED.match(self.said[at])
         there = place if counted is None or is_counted(place) or ":" in place else f"{counted[0]}{place}"
-        return (*self.words[:at], there, *self.words[at + 1 :])
+        divided = self.each and not _DIVIDING.isdisjoint(given)
+        one = self._replace(each=0, unread=(*self.unread, self.accumulated)) if divided else self
+        ranks = _count(there, self.ranks) if one.each and "--global-batch" not in given else self.ranks
+        implied = one._implied(ranks, given)
+        return one._replace(said=(*self.said[:at], there, *self.said[at + 1 :], *implied), each=0, adapters=0)
+
+
+def _count(place: str, ranks: int) -> int:
+    """Accelerators of a place; `ranks` where it is none, which its own answer says."""
+    from gpuplan.specs.catalog import Catalog
+    from gpuplan.specs.on import parse_target
+
+    try:
+        return parse_target(place, Catalog.open()).count
+    except GpuplanError:
+        return ranks
 
 
 def answering(words: Sequence[str]) -> Sequence[str]:
@@ -86,17 +128,18 @@ def answering(words: Sequence[str]) -> Sequence[str]:
     command = pasted(words[0])
     if command is None:
         return words
-    more = list(words[1:])
+    more = [part for word in words[1:] for part in (word.split("=", 1) if word.startswith("--on=") else [word])]
     at = more.index("--on") if "--on" in more[:-1] else None
-    made = command.words if at is None else command.on(more[at + 1])
     rest = more if at is None else [*more[:at], *more[at + 2 :]]
+    if at is not None:
+        command = command.on(more[at + 1], {word.partition("=")[0] for word in rest})
     if at is None or command.why == SAY_MODEL:
         what = "it is not said what the command runs on" if at is None else "the command does not say its model"
-        raise UsageError(Problem("usage.pasted", what, f"such as `gpuplan {shlex.join((*made, *rest))}`; {command.why}"))
-    print(f"asked as: gpuplan {shlex.join((*made, *rest))}", file=sys.stderr)
+        raise UsageError(Problem("usage.pasted", what, f"such as `gpuplan {shlex.join((*command.words, *rest))}`; {command.why}"))
+    print(f"asked as: gpuplan {shlex.join((*command.words, *rest))}", file=sys.stderr)
     if command.unread:
         print(f"note: not read: {', '.join(command.unread)}", file=sys.stderr)
-    return (*made, *rest)
+    return (*command.words, *rest)
 
 
 def pasted(text: str) -> Pasted | None:
@@ -157,10 +200,16 @@ def _training(text: str) -> Pasted | None:
         ranks = _whole(flags, _ALL) or (_whole(flags, _EACH) or 1) * (_whole(flags, _NODES) or 1)
         words = ["train", model or _EXAMPLE, "--on", _counted(ranks, _MANY)]
         words += ["--engine", found] if found else []
-        options, read = _options(flags, ranks)
-        read |= {*_names_of("model"), *_ALL, *_EACH, *_NODES}
-        unread = tuple(f"--{name}{f' {value}' if value else ''}" for name, value in flags.items() if name not in read)
-        return Pasted((*words, *options), SAY_WHERE if model else SAY_MODEL, unread)
+        options, read = _options(flags)
+        steps = next((name for name in _ACCUMULATED if flags.get(name, "").isdigit()), "")
+        alone = "--micro-batch" in options and not {*_DIVIDING, "--global-batch"} & {*options}
+        each = int(options["--micro-batch"][1]) * int(flags[steps]) if steps and alone else 0
+        read |= {*_names_of("model"), *_ALL, *_EACH, *_NODES, *((steps,) if each else ())}
+        unread = tuple(_told(name, value) for name, value in flags.items() if name not in read)
+        return Pasted(
+            (*words, *(word for said in options.values() for word in said)), SAY_WHERE if model else SAY_MODEL, unread, ranks,
+            _ADAPTERS if "--qlora" in options and "--lora" not in options else 0, each, _told(steps, flags[steps]) if each else "",
+        )  # fmt: skip
     return None
 
 
@@ -195,7 +244,11 @@ def _names_of(option: str) -> Iterator[str]:
             yield from entry.words
 
 
-def _options(flags: Mapping[str, str], ranks: int) -> tuple[list[str], set[str]]:
+def _told(name: str, value: str) -> str:
+    return f"--{name} {value}" if value else f"--{name}"
+
+
+def _options(flags: Mapping[str, str]) -> tuple[dict[str, tuple[str, ...]], set[str]]:
     """What the arguments of a script of training set, as options of `gpuplan train`, and which of them were read."""
     from gpuplan.plan.other_words import table
 
@@ -216,14 +269,7 @@ def _options(flags: Mapping[str, str], ranks: int) -> tuple[list[str], set[str]]
             read.add(name)
             flag = f"--{option.replace('_', '-')}"
             made.setdefault(flag, (flag, value))
-    steps = next((name for name in _ACCUMULATED if flags.get(name, "").isdigit()), None)
-    divided = {"--tp", "--pp", "--cp", "--global-batch"} & {*made}
-    if steps is not None and "--micro-batch" in made and not divided:
-        read.add(steps)
-        made["--global-batch"] = ("--global-batch", str(int(made["--micro-batch"][1]) * int(flags[steps]) * ranks))
-    if "--qlora" in made:
-        made.setdefault("--lora", ("--lora", "16"))
-    return [word for words in made.values() for word in words], read
+    return made, read
 
 
 def _whole(flags: dict[str, str], names: Sequence[str]) -> int:
