@@ -218,9 +218,9 @@ def mixture(arch: Architecture, name: str, experts_in: str = "") -> Mixture:
     values_seen = 0
     for kind, layers, matrices in layers_alike(arch):
         for one in matrices:
+            found = held.setdefault((kind, one.part), [0.0, 0.0])
             if one.category not in of.rules:  # It is stored alike in every layer: values of bytes / 2**k add up exactly.
                 block = BLOCK_TYPES[stored_as(_type(of, one, places[0]), one.row)]
-                found = held.setdefault((kind, one.part), [0.0, 0.0])
                 found[0] += one.values * len(layers)
                 found[1] += one.values * len(layers) * block.bytes_per_value
         varied = [one for one in matrices if one.category in of.rules]
@@ -230,7 +230,7 @@ def mixture(arch: Architecture, name: str, experts_in: str = "") -> Mixture:
                 at = places[number] if number < len(places) else _At(number, depth, grouped, experts)
                 values_seen += one.category == "value"
                 block = BLOCK_TYPES[stored_as(_type(of, one, at), one.row)]
-                found = held.setdefault((kind, one.part), [0.0, 0.0])
+                found = held[kind, one.part]
                 found[0] += one.values
                 found[1] += one.values * block.bytes_per_value
     width = arch.embedding_width or arch.hidden
