@@ -15,6 +15,8 @@ from gpuplan.specs.catalog import Catalog
 from tests.cli.cli_calls import Call
 
 ANSWERED = """
+spot price of h100 per hour
+    prices list h100 --kind spot
 cost per million tokens llama 3.3 70b on 4 h100
     serve llama-3.3-70b --on 4xh100
 how much energy per token does llama 8b take on h100

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from gpuplan.cli.in_words.amounts import amounts
 from gpuplan.cli.in_words.fillers import FILLER, makers, unheard
 from gpuplan.cli.in_words.losses import by_loss, without_loss
-from gpuplan.cli.in_words.money import EITHER, of_money, paid_once
+from gpuplan.cli.in_words.money import EITHER, of_money, paid_once, terms_of
 from gpuplan.cli.in_words.names import Named, is_family, is_pictures, named, only_reads
 from gpuplan.cli.in_words.pasted import pasted
 from gpuplan.cli.in_words.spoken import plainer
@@ -54,7 +54,19 @@ _ANSWERED = {
     "serve": ("kv", "cache", "kvcache", "length", "concurrency", "offload", "offloading", "energy", "electricity"),
     "train": ("sequence", "length", "energy", "electricity"),
     "specs show": ("draw", "draws", "consume", "consumes", "consumption", "use", "uses"),
-    "prices list": ("hour", "hourly", "gpu-hour", "month", "monthly", "provider", "providers", "clouds"),
+    "prices list": (
+        "spot",
+        "preemptible",
+        "interruptible",
+        "hour",
+        "hourly",
+        "gpu-hour",
+        "month",
+        "monthly",
+        "provider",
+        "providers",
+        "clouds",
+    ),
     "plan serve": ("month", "monthly"),
     "plan carries": ("length", "window", "kv", "cache", "concurrent", "simultaneous", "parallel", "concurrently"),
 }
@@ -221,6 +233,7 @@ def _command(text: str, given: Mapping[str, str], names: Named, size: int) -> Me
         made += [f"--{key.replace('_', '-')}", value]
     if adapted and four_bits:
         made.append("--qlora")
+    loss += terms_of(text) if command == "prices list" else []
     more, why = _left_open(command, text, given, names, size)
     pictures = bool(names.model) and is_pictures(names.model)
     not_heard = tuple(

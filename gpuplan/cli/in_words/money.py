@@ -51,3 +51,12 @@ def of_money(text: str, once: str) -> str:
         if _CARBON.search(text)
         else ""
     )
+
+
+def terms_of(text: str) -> list[str]:
+    """The option of `gpuplan prices list` for the terms that a question names.
+
+    >>> terms_of("spot h100 price"), terms_of("h100 price")
+    (['--kind', 'spot'], [])
+    """
+    return ["--kind", "spot"] if re.search(r"\b(?:spot|preemptible|interruptible)\b", text) else []
