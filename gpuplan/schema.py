@@ -442,13 +442,34 @@ def _missing(cls: type[Schema], at: Path_, report: Report) -> Any:
     return report.bad(at, "missing-key", f"`{'.'.join(map(str, at))}` is missing", f"it says: {about}" if about else "")
 
 
+def commas(key: str) -> str:
+    """What to say of a key that is the rest of a number with a comma, as in `{price: 26,40 EUR/h}`; "" of others.
+
+    >>> commas("40 EUR/h"), commas("40"), commas("region")
+    ('a number has no commas between its digits', 'a number has no commas between its digits', '')
+    """
+    return "a number has no commas between its digits" if re.fullmatch(r"\d{1,3}(?: .*)?", key) else ""
+
+
 def _extra(names: tuple[str, ...], given: Mapping[Any, Any], at: Path_, report: Report) -> None:
     for key in given:
         if key not in names:
             here = (*at, key)
-            digits = "a number has no commas between its digits" if re.fullmatch(r"\d{1,3}", str(key)) else ""
-            hint = digits or did_you_mean(str(key), names) or f"known here are {', '.join(names)}"
+            hint = commas(str(key)) or did_you_mean(str(key), names) or f"known here are {', '.join(names)}"
             report.bad(here, "unknown-key", f"`{'.'.join(map(str, here))}` is not a key gpuplan knows", hint)
 
 
-__all__ = ["Fault", "Limits", "Mark", "NonNegativeInt", "Pattern", "PositiveInt", "Schema", "docs", "field", "plain", "read"]
+__all__ = [
+    "Fault",
+    "Limits",
+    "Mark",
+    "NonNegativeInt",
+    "Pattern",
+    "PositiveInt",
+    "Schema",
+    "commas",
+    "docs",
+    "field",
+    "plain",
+    "read",
+]

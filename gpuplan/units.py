@@ -195,7 +195,8 @@ def parse_count(text: str) -> float:
     """
     found = _QUANTITY.fullmatch(text)
     if not found or (found[2] or "") not in _COUNT:
-        raise UnitError(f"`{brief(text)}` is not a count, such as `4096`, `300B` or `15T`")
+        meant = f"`{text.upper()}`" if found and (found[2] or "").upper() in _COUNT else "`4096`, `300B` or `15T`"
+        raise UnitError(f"`{brief(text)}` is not a count, such as {meant}")
     return within(number(found[1]) * _COUNT[found[2] or ""], "1", text)
 
 

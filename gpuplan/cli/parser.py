@@ -63,11 +63,17 @@ def usage_problem(error: Any, words: list[str]) -> Problem:
         name = param.metavar if param.param_type_name == "argument" else param.opts[0]
         if name == "MODEL" and "--params" in words:
             page = "a model of no card wants a name of yours: `gpuplan train mynet --params …`"
+        elif ctx is not None and param.param_type_name == "argument" and len(parts := _arguments(ctx)) > 1:
+            page = f"it is written `{ctx.command_path} {' '.join(parts)}`; {page}"
         return Problem("usage.missing", f"{name} is missing", page)
     if ctx is not None and hasattr(ctx.command, "list_commands"):
         names = ctx.command.list_commands(ctx)
         wrong = next((word for word in words if not word.startswith("-") and word not in (*names, *ctx.command_path.split())), "")
-        return Problem("usage.no-such-command", f"no command `{wrong}`", did_you_mean(wrong, names) or _meant(words) or page)
+        return Problem(
+            "usage.no-such-command",
+            f"no command `{wrong}`",
+            did_you_mean(wrong, names) or _among(names, ctx.command_path) or _meant(words) or page,
+        )
     if kind == "UsageError" and words and words[0] in ASKS and (command := _meant(words)):
         return Problem("usage.wrong", _sentence(error.format_message()), command)
     return Problem("usage.wrong", _sentence(error.format_message()), page)
@@ -89,6 +95,16 @@ def _takes(flag: str, words: Sequence[str]) -> str:
     if param is None or not said:
         return f"{shows} what it takes"
     return f"it is written `{flag} {param.metavar or 'VALUE'}`: {said}; {shows} more"
+
+
+def _arguments(ctx: Any) -> list[str]:
+    """The arguments of a command without options, in their order, as its help writes them."""
+    return [one.metavar for one in ctx.command.params if one.param_type_name == "argument" and one.metavar]
+
+
+def _among(names: Sequence[str], path: str) -> str:
+    """The commands of a group (`gpuplan prices import`) that another word stands in place of; "" of gpuplan itself."""
+    return f"what comes behind `{path}` is one of {', '.join(names)}" if " " in path else ""
 
 
 def _meant(words: Sequence[str]) -> str:

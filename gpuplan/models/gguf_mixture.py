@@ -217,13 +217,20 @@ def mixture(arch: Architecture, name: str, experts_in: str = "") -> Mixture:
     # Matrices of values count for themselves: a layer may have none of them, or two.
     values_seen = 0
     for kind, layers, matrices in layers_alike(arch):
-        for layer in layers:
-            for one in matrices:
+        for one in matrices:
+            found = held.setdefault((kind, one.part), [0.0, 0.0])
+            if one.category not in of.rules:  # It is stored alike in every layer: values of bytes / 2**k add up exactly.
+                block = BLOCK_TYPES[stored_as(_type(of, one, places[0]), one.row)]
+                found[0] += one.values * len(layers)
+                found[1] += one.values * len(layers) * block.bytes_per_value
+        varied = [one for one in matrices if one.category in of.rules]
+        for layer in layers if varied else ():
+            for one in varied:
                 number = values_seen if one.category == "value" else layer
                 at = places[number] if number < len(places) else _At(number, depth, grouped, experts)
                 values_seen += one.category == "value"
                 block = BLOCK_TYPES[stored_as(_type(of, one, at), one.row)]
-                found = held.setdefault((kind, one.part), [0.0, 0.0])
+                found = held[kind, one.part]
                 found[0] += one.values
                 found[1] += one.values * block.bytes_per_value
     width = arch.embedding_width or arch.hidden

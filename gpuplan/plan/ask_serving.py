@@ -272,6 +272,8 @@ class ServeAsk(GenerationAsk, kw_only=True):
     """What an engine's words say: experts are spread over all ranks of tp and of the replicas that are named."""
     commanded: bool | None = None
     """Likewise: a whole command names the model."""
+    placed: bool | None = None
+    """Likewise: where the layers lie, which leaves the engine nothing to place by itself."""
     as_model: bool | None = None
     """Likewise: sequences of all the length that the model has are accepted."""
     as_engine: bool | None = None

@@ -51,6 +51,7 @@ def comparison(order: Sequence[Standing], look: Look) -> str:
     ]
     told = prices(made) if len(made) > COLUMNS_AT_MOST else []
     for title, lines in (
+        ("Not measured, so that which is faster is not sure", unmeasured(order)),
         ("Why", reasons(order)),
         ("Prices of one accelerator", told),
         ("Empty cells", empty_cells(made)),
@@ -86,6 +87,15 @@ def winner_lines(order: Sequence[Standing]) -> list[str]:
         doubt = "" if one.sure else "; their ranges overlap"
         lines.append(f"{one.word}: {one.name}{ahead}{doubt}")
     return lines + _unlike_batches(order) if any(one.startswith("fastest") for one in lines) else lines
+
+
+def unmeasured(order: Sequence[Standing]) -> list[str]:
+    """Which kernels of the fastest and of the next were not measured, where their ranges leave open which of them is faster."""
+    fastest = [one for one in winners({one.name: one.answer for one in order if one.answer is not None}) if one.word in MANNERS]
+    names = {name for one in fastest if not one.sure and MANNERS[one.word] != "cheap" for name in (one.name, one.next)}
+    notes = (note for one in order if one.answer is not None and one.name in names for note in one.answer.notes)
+    said = (note.text.partition(" were measured")[0] for note in notes if note.code == "hw.not-measured")
+    return list(dict.fromkeys(text.removeprefix("no ") for text in said))
 
 
 def _unlike_batches(order: Sequence[Standing]) -> list[str]:
@@ -237,7 +247,13 @@ def comparison_markdown(order: Sequence[Standing]) -> str:
     made = [one for one in order if one.answer is not None]
     rows = [[head, *cells] for head, cells in _rows(made)]
     table = grid(["", *(one.name for one in made)], rows, "l" + "r" * len(made)) + "\n" if made else ""
-    said = [*winner_lines(order), *reasons(order), *empty_cells(made), *(f"no answer: {line}" for line in no_answers(order))]
+    said = [
+        *winner_lines(order),
+        *(f"not measured: {one}" for one in unmeasured(order)),
+        *reasons(order),
+        *empty_cells(made),
+        *(f"no answer: {line}" for line in no_answers(order)),
+    ]
     return table + ("".join(f"\n- {line}" for line in said) + "\n" if said else "")
 
 

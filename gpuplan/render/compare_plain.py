@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gpuplan.estimate.standing import Standing
-from gpuplan.render.compare import best_lines, empty_cells, no_answers, price_rows, reasons
+from gpuplan.render.compare import best_lines, empty_cells, no_answers, price_rows, reasons, unmeasured
 from gpuplan.render.plain import figure_lines
 from gpuplan.render.screen import main_figures
 from gpuplan.render.spoken import lines, one_line, to
@@ -15,6 +15,7 @@ def comparison_plain(order: Sequence[Standing], *, full: bool = False) -> str:
     """Who is best, the figures of each answer that matter most, or all of them, and why it is behind the first."""
     made = [one for one in order if one.answer is not None]
     said = [f"answer: {text}" for text in best_lines(order)]
+    said += [f"not measured: {text}" for text in unmeasured(order)]
     for one in made:
         if one.answer is None:
             continue
@@ -30,6 +31,7 @@ def comparison_plain(order: Sequence[Standing], *, full: bool = False) -> str:
 def comparison_brief(order: Sequence[Standing]) -> str:
     """Who is best in what, and how many do not fit or have no answer."""
     first, *rest = best_lines(order)
+    rest += [f"not measured: {text}" for text in unmeasured(order)]
     unfit = sum(one.answer is not None and not one.fits for one in order)
     missing = sum(one.answer is None for one in order)
     told = [f"{count} of {len(order)} {what}" for count, what in ((unfit, "do not fit"), (missing, "without an answer")) if count]

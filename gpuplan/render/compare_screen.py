@@ -22,6 +22,7 @@ from gpuplan.render.compare import (
     ranges_of,
     reasons,
     times_of,
+    unmeasured,
     values_of,
 )
 from gpuplan.render.narrow import narrow
@@ -40,7 +41,7 @@ _ROWS = 12
 _TELLING = Telling(answers=4, parts=2, inputs=2, against=False)
 _SAYS = (4, 3, 2)
 """So many lines a reason may take: more where there is room."""
-_WHY, _PRICES, _CHOSEN = 2, 3, 4
+_DOUBT, _WHY, _PRICES, _CHOSEN = 1, 2, 3, 4
 """What finds room before what."""
 
 
@@ -66,15 +67,16 @@ def comparison_screen(order: Sequence[Standing], look: Look) -> str:
         _block("Empty cells", ALWAYS, empty_cells(made, _keys(made)), look, _SAYS[-1]),
         _block("No answer", ALWAYS, no_answers(order)[:_ROWS], look, _SAYS[-1]),
     ]
+    doubt = _whole("Not measured, so that which is faster is not sure", _DOUBT, unmeasured(order), look)
     why = next(
-        (one for says in _SAYS if not in_room([*always, one := _block(title, _WHY, behind, look, says)], MOST_LINES - 2)[1]),
+        (one for says in _SAYS if not in_room([*always, doubt, one := _block(title, _WHY, behind, look, says)], MOST_LINES - 2)[1]),
         _block(title, _WHY, behind, look, _SAYS[-1]),
     )
     more = [
         _whole("Prices of one accelerator", _PRICES, prices(made) if in_rows else [], look),
         _whole("Differs", _CHOSEN, list(_chosen(made)) if len(made) <= _WITH_RANGES else [], look),
     ]
-    lines, _ = in_room([*always[:2], why, *more, *always[2:]], MOST_LINES - 2)
+    lines, _ = in_room([*always[:2], doubt, why, *more, *always[2:]], MOST_LINES - 2)
     return "\n".join([*lines, "", *(look.dim(line) for line in wrap("; ".join(_foot(order, made)), look.width))]) + "\n"
 
 

@@ -242,7 +242,7 @@ def serve(ask: ServeAsk, *, advise: bool = True, library: Library | None = None)
 
 def _spilled(ask: ServeAsk, library: Library) -> tuple[ServeAsk, Choice | None]:
     """The question with a part of the model in the memory of the host, where that is told of and needed; errors as `serve`."""
-    if ask.host_memory is None and ask.host_bandwidth is None:
+    if ask.host_memory is None and ask.host_bandwidth is None and not ask.commanded:
         return ask, None
     from gpuplan.search.spill import spilled
 

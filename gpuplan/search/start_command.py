@@ -24,18 +24,23 @@ def start_command(ask: ServeAsk, found: Found, plan: ServePlan, library: Library
     """The command of a plan; None where the question names no engine, or one whose arguments are not on file."""
     if ask.engine is None:
         return None
-    catalog = library.catalog
-    idents = catalog.paths("arguments")
-    named = key(split_name(ask.engine)[0])
-    ident = named if named in idents else found.subject.engine.id
-    if ident not in idents:
+    table = arguments_of(ask.engine, found.subject.engine.id, library)
+    if table is None:
         return None
-    table = catalog.load(EngineArguments, ident)
     if plan.settings.max_sequences is None and plan.settings.max_context is None and _state_each(found):
         plan = plan.replaced(settings=plan.settings.replaced(max_sequences=float(plan.batch)))
     stated = tuple(name for name in ("weights", "kv_cache") if getattr(ask, name) is not None)
     own = "" if ask.commanded or found.card.quantised else stored_format(found.card, found.subject)[0]
-    return printed(table, Wanted(model=_name(ask.model, found, ident), plan=plan, named=stated, stored=own))
+    return printed(table, Wanted(model=_name(ask.model, found, table.id), plan=plan, named=stated, stored=own))
+
+
+def arguments_of(named: str, engine: str, library: Library) -> EngineArguments | None:
+    """The arguments of an engine by the name that a question gives it (`ollama`), or those of its profile; None: not on file."""
+    catalog = library.catalog
+    idents = catalog.paths("arguments")
+    name = key(split_name(named)[0])
+    ident = name if name in idents else engine
+    return catalog.load(EngineArguments, ident) if ident in idents else None
 
 
 def _state_each(found: Found) -> bool:

@@ -20,7 +20,7 @@ from gpuplan.plan.words import WeightFormat
 from gpuplan.search.library import Library
 from gpuplan.search.serving import Settled, answer_of, settled
 from gpuplan.search.serving_types import WITHOUT_KERNELS, stored_format
-from gpuplan.search.spill import host_holds, least_on_host
+from gpuplan.search.spill import host_holds, least_on_host, whole_layers
 from gpuplan.specs.engine_era import split_name
 
 CONTEXT, PROMPT, OUTPUT = 8192, 512, 128
@@ -234,7 +234,8 @@ def _with_host(card: ModelCard, weights: WeightFormat, ask: WhatRunsAsk, engine:
         one = settled(_asked(card, weights, ask, engine, {name: count}), library)
         return one.fits and host_holds(ServingModel.of(one.subject, one.plan).memory().on_host)
 
-    found = least_on_host(card, fits)
+    profile = library.engine(split_name(engine)[0])[0].id
+    found = least_on_host(card, fits, whole=whole_layers(engine, profile, library))
     return _run(card, weights, ask, engine, library, found) if found else None
 
 

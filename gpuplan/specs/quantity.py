@@ -9,7 +9,7 @@ from typing import Annotated, Any, TypeAlias
 
 from gpuplan import physics
 from gpuplan.record import Record
-from gpuplan.schema import Fault
+from gpuplan.schema import Fault, commas
 from gpuplan.units import UnitError, brief, is_number, parse, within
 
 _KEYS = ("value", "source", "note", "accept")
@@ -123,12 +123,13 @@ class Measure(Record):
             if is_number(text):
                 raise Fault("spec.missing-unit", f"`{text}` has no unit", f"write it as {self.example(text.strip())}") from None
             try:
-                parse(text)
+                found = parse(text)
             except UnitError:
                 message, _, hint = str(error).partition(": write ")
                 advice = f"write {hint}" if hint else (self.unit == "USD/s" and _paid(text)) or f"write it as {self.example()}"
                 raise Fault("spec.bad-unit", message, advice) from None
-            raise Fault("spec.wrong-unit", str(error).partition(", such as")[0], f"write it as {self.example()}") from None
+            same = f"`{text.strip()}{'/h' if found.unit == 'USD' else '/s'}`" if f"{found.unit}/s" == self.unit else self.example()
+            raise Fault("spec.wrong-unit", str(error).partition(", such as")[0], f"write it as {same}") from None
 
     def example(self, number: object = None) -> str:
         """What a value of this unit looks like, in backquotes."""
@@ -213,7 +214,7 @@ class Words(Record):
 def _extras(given: Mapping[Any, Any], known: tuple[str, ...] = _KEYS) -> tuple[str, str]:
     odd = [str(key) for key in given if key not in known]
     if odd:
-        raise Fault("spec.unknown-key", f"`{odd[0]}` is not a key of a value", f"known are {', '.join(known)}")
+        raise Fault("spec.unknown-key", f"`{odd[0]}` is not a key of a value", commas(odd[0]) or f"known are {', '.join(known)}")
     if "value" not in given:
         raise Fault("spec.missing-key", "`value` is missing", "write `{value: …, source: …}`")
     texts = [given.get(key, "") for key in ("source", "note")]

@@ -15,6 +15,22 @@ from gpuplan.specs.catalog import Catalog
 from tests.cli.cli_calls import Call
 
 ANSWERED = """
+spot price of h100 per hour
+    prices list h100 --kind spot
+cost per million tokens llama 3.3 70b on 4 h100
+    serve llama-3.3-70b --on 4xh100
+how much energy per token does llama 8b take on h100
+    serve llama-3.1-8b --on h100
+dpo fine-tune llama 3.1 8b on 4 a100
+    train llama-3.1-8b --on 4xa100 --lora 16 --reference
+qwen2.5 7b with grpo on 8 h100
+    train qwen2.5-7b --on 8xh100 --rl grpo
+how many h100 for ppo of qwen2.5 7b
+    plan rl qwen2.5-7b --on h100 --rl ppo
+continue pretraining llama 3.1 8b with 1m context on 64 h100
+    train llama-3.1-8b --on 64xh100 --seq-len 1M
+serve llama 3.1 8b for under 500 dollars a month
+    plan serve llama-3.1-8b --budget 500 --users 1
 how long does it take to fine-tune llama 3.1 8b with qlora on 50k samples for 3 epochs on a 4090?
     train llama-3.1-8b --on 4090 --epochs 3 --samples 50k --lora 16 --qlora
 how long would 3 epochs of 50k samples of 2k tokens take on 8xh100 for llama 70b lora
@@ -392,6 +408,12 @@ does llama 3.1 8b fit on a 3090 with a quantized kv cache
     fit llama-3.1-8b --on 3090
 can i finetune mistral 7b on a t4 colab
     train mistral-7b --on t4 --lora 16
+best gpu under 500 dollars for qwen3 14b
+    plan serve qwen3-14b --users 1
+is it cheaper to buy or rent 8 h100 for llama 70b
+    serve llama-3.3-70b --on 8xh100
+carbon footprint of training llama 8b on 64 h100 for 1T tokens
+    train llama-3.1-8b --on 64xh100 --tokens 1T
 """
 """Questions of which a word is not understood: nothing is answered, and the nearest command is told."""
 
@@ -490,6 +512,9 @@ def test_models_that_are_compared_like_machines_are_told_how(call: Call) -> None
         ("is 128gb unified memory enough for glm 4.5 air", "such as `--on m4-max-128gb` or `--on strix-halo-128gb`"),
         ("does llama 3.1 8b fit on a purple rtx 4090", "not understood: `purple`"),
         ("what gpu do i need", "name a model and what it runs on"),
+        ("best gpu under 500 dollars", "500 USD is paid once, and prices on record are those of renting"),
+        ("should i buy or rent 8 h100 for llama 70b", "a machine of one's own is said with `--own USD`"),
+        ("carbon footprint of llama 8b on h100", "carbon is said with `--grid`"),
         (
             "is llama 3.1 8b fine with 8gb vram, how fast",
             "8 GB is the memory of several cards, such as `rtx-4060`: say which of them",

@@ -50,6 +50,15 @@ def test_the_price_says_whose_it_is(call: Call) -> None:
     assert "no price (m3-ultra): no current on-demand price of apple-m3-ultra is on record" in " ".join(text.split())
 
 
+def test_parts_that_may_change_places_say_what_was_not_measured(call: Call) -> None:
+    words = ("compare", "serve", "gpt-oss-120b", "--on", "mi300x,b200")
+    for form in ("--brief", "--plain", "--md", "--full"):
+        assert "attention kernels of AMD Instinct MI300X" in call(*words, form).out, form
+    screen = call(*words).out
+    assert "Not measured, so that which is faster is not sure\n  attention kernels of AMD Instinct MI300X\n" in screen
+    assert "ot measured" not in call("compare", "serve", "llama-3.1-8b", "--on", "h100,l40s").out
+
+
 @pytest.mark.parametrize(
     ("task", "options", "places"),
     [

@@ -40,6 +40,7 @@ def line_of(path: Path, text: str) -> int:
             "write the dense rate, `989.4 TFLOP/s`",
         ),
         (H100, "power: {value: 700 W", "power: {value: 700", "power: `700` has no unit [spec.missing-unit]", "write it as `700 W`"),
+        (H100, "power: {value: 700 W", "power: {value: 700,5 W", "`5 W` is not a key of a value", "a number has no commas"),
         (
             AWS, "price: 55.04 USD/h", "price: 0 USD/h",
             "`p5.48xlarge` in us-east-1 is priced at 0: `0 USD/h` [spec.zero-price]",

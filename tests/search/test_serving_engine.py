@@ -14,6 +14,7 @@ from gpuplan.plan.words import SHARED_FORMATS, SHARED_KV_FORMATS, KvFormat, Weig
 from gpuplan.render.table import flags_text
 from gpuplan.search.ask import answered
 from gpuplan.search.serving import settled
+from gpuplan.specs.catalog import Catalog
 from gpuplan.specs.engine import Engine
 from tests.estimate.subjects import library
 
@@ -147,3 +148,11 @@ def test_many_users_a_named_engine_and_servers_are_not_told_it(given: dict[str, 
 def test_what_to_type_is_quoted_where_a_name_has_spaces() -> None:
     made = answered("fit", {"model": "llama-3.1-8b", "on": "RTX 4060 laptop"})
     assert "--on '4xRTX 4060 laptop'" in [flags_text(change) for change in made.changes]
+
+
+def test_graphics_in_a_processor_say_what_one_user_runs_on_them() -> None:
+    """vLLM with weights in 16 bits was taken on the graphics of laptops, on which nobody serves many users."""
+    texts = {name: path.read_text(encoding="utf-8") for name, path in Catalog.open().paths("accelerators").items()}
+    shared = {name: text for name, text in texts.items() if "\nunit: soc\n" in text and "\n  kept:" in text}
+    assert {"radeon-780m", "arc-140v"} <= set(shared)
+    assert [name for name, text in shared.items() if "\ndefault_engines: {" not in text] == []

@@ -52,6 +52,23 @@ def test_nothing_moves_that_need_not_or_cannot() -> None:
     assert not vllm.fits
 
 
+@pytest.mark.parametrize(
+    ("command", "placed"),
+    [
+        ("ollama run llama3.3:70b", "gpu_layers"),
+        ("ollama run gpt-oss:120b", "gpu_layers"),  # Ollama knows whole layers alone.
+        ("llama-server -hf ggml-org/gpt-oss-120b-GGUF", "host_experts"),
+        ("llama-server -hf ggml-org/gpt-oss-120b-GGUF -ngl 99", ""),  # Who says where layers lie leaves nothing to place.
+        ("vllm serve meta-llama/Llama-3.3-70B-Instruct", ""),
+        ("ollama run llama3.1:8b", ""),
+    ],
+)
+def test_commands_of_engines_that_place_layers_by_themselves_are_answered_as_they_run(command: str, placed: str) -> None:
+    made = gpuplan.serve(on="rtx-4090", command=command, advise=False)
+    assert {one.name for one in made.estimate.chosen} & {"host_experts", "gpu_layers"} == ({placed} if placed else set())
+    assert made.fits == (bool(placed) or "8b" in command)
+
+
 def test_machines_side_by_side_leave_as_much_to_their_hosts_as_alone() -> None:
     beside = gpuplan.compare("serve", "gpt-oss-120b", on=["rtx-3090", "rtx-5090"], engine="llama-cpp", host_memory="128GB")
     assert len(list(beside)) == 2

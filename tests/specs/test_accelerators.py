@@ -264,6 +264,7 @@ l2: {value: 50 MiB, source: sheet}
 BAD = [
     ("capacity: 80 GiB", "capacity: 80", "spec.missing-unit", 15, "`80 GB` (1e9) or `80 GiB` (2**30)"),
     ("capacity: 80 GiB", 'capacity: "80"', "spec.missing-unit", 15, "`80 GB` (1e9) or `80 GiB` (2**30)"),
+    ("bandwidth: 3 TB/s", "bandwidth: 3.35 TiB", "spec.wrong-unit", 17, "write it as `3.35 TiB/s`"),
     ("capacity: 80 GiB", "capacity: 80 TB/s", "spec.wrong-unit", 15, "write it as `80 GiB`"),
     ("capacity: 80 GiB", "capacity: 80 Gb", "spec.bad-unit", 15, "GB or GiB"),
     ("capacity: 80 GiB", "capacity: -80 GiB", "spec.out-of-range", 15, "leave the key out"),

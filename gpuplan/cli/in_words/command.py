@@ -10,16 +10,19 @@ from typing import NamedTuple
 
 from gpuplan.cli.in_words.amounts import amounts
 from gpuplan.cli.in_words.fillers import FILLER, makers, unheard
+from gpuplan.cli.in_words.losses import by_loss, without_loss
+from gpuplan.cli.in_words.money import EITHER, of_money, paid_once, terms_of
 from gpuplan.cli.in_words.names import Named, is_family, is_pictures, named, only_reads
 from gpuplan.cli.in_words.pasted import pasted
 from gpuplan.cli.in_words.spoken import plainer
 from gpuplan.cli.in_words.unnamed import memory_alone, unnamed, without_host
 from gpuplan.errors import GpuplanError
 
-_TRAIN = re.compile(r"\b(?:train|pre-?train|fine[- ]?tun|q?lora|sft\b|full fine)")
+_TRAIN = re.compile(r"\b(?:train|pre-?train|fine[- ]?tun|q?lora|sft\b|full fine|(?:dpo|kto|grpo|ppo)\b)")
 _SERVE = re.compile(
     r"\b(?:serv|host|deploy|infer|(?:images?|videos?|clips?) (?:per|an?|each) (?:hour|minute|day)|"
     r"(?:per|each|for an?|generate an?) (?:image|picture|video|clip)\b|t/s\b|tps\b|"
+    r"(?:costs?|prices?|usd|dollars|energy|electricity)\b[a-z ]*(?:per|an?|each|/) ?tok|"
     r"fast|slow|speed|tok(?:en)?s?\s*(?:/|per|an?|each)\s*s|latency|concurren|throughput|generat)"
 )
 _PLAN = re.compile(
@@ -48,10 +51,23 @@ _BOUGHT = re.compile(r"\b(?:buy|buying|purchase|own|owning)\b")
 _RUNS = re.compile(r"\b(?:run|runs|models?|llms?|llamas?|need|fits?|load|handle|enough|train|serve|host)\b")
 _ANSWERED = {
     "fit": ("kv", "cache", "kvcache", "length"),
-    "serve": ("kv", "cache", "kvcache", "length", "concurrency", "offload", "offloading"),
-    "train": ("sequence", "length"),
+    "serve": ("kv", "cache", "kvcache", "length", "concurrency", "offload", "offloading", "energy", "electricity"),
+    "train": ("sequence", "length", "energy", "electricity"),
     "specs show": ("draw", "draws", "consume", "consumes", "consumption", "use", "uses"),
-    "prices list": ("hour", "hourly", "gpu-hour", "month", "monthly", "provider", "providers", "clouds"),
+    "prices list": (
+        "spot",
+        "preemptible",
+        "interruptible",
+        "hour",
+        "hourly",
+        "gpu-hour",
+        "month",
+        "monthly",
+        "provider",
+        "providers",
+        "clouds",
+    ),
+    "plan serve": ("month", "monthly"),
     "plan carries": ("length", "window", "kv", "cache", "concurrent", "simultaneous", "parallel", "concurrently"),
 }
 """Words that say what a command answers anyway."""
@@ -68,6 +84,7 @@ _OF = {
     "plan carries": ("p", "ttft", "tpot", "prompt", "output", "context", "weights"),
     "plan train": ("tokens", "samples", "epochs", "deadline", "budget"),
     "plan finetune": ("tokens", "samples", "epochs", "deadline", "budget", "lora"),
+    "plan rl": ("deadline", "budget"),
     "compare serve": ("prompt", "output", "concurrency", "rate", "context", "batch", "weights"),
     "compare train": ("tokens", "samples", "epochs", "lora"),
     "compare": (),
@@ -139,14 +156,16 @@ def meant(question: str) -> Meant:
         if (command := pasted(question)) is not None:
             return Meant(command.words, whole=False, why=command.why)
         text = plainer(question)
-        given, rest = amounts(text)
-        names = named(rest)
+        said, rest = amounts(text)
+        given, once = paid_once(text, said)
+        names = named(without_loss(rest))
         size, names = memory_alone(_of_family(text, names))
         names, beside = without_host(text, given, names)
+        money = of_money(text, once)
         if not names.model and not names.places:
-            return Meant((), whole=False, why=unnamed(names.rest))
+            return Meant((), whole=False, why=money or unnamed(names.rest))
         made = _command(text, given, names, size)
-        return made._replace(why="; ".join(filter(None, (beside, made.why))))
+        return made._replace(whole=made.whole and not money, why="; ".join(filter(None, (beside, money, made.why))))
     return Meant((), whole=False)
 
 
@@ -178,7 +197,7 @@ def _command(text: str, given: Mapping[str, str], names: Named, size: int) -> Me
     own = memory is not None and _its_own(names.places)
     if own:
         given = {name: value for name, value in given.items() if name != "host_memory"}
-    command = _kind(text, given, names, training)
+    command, loss, odd = by_loss(_kind(text, given, names, training), text)
     if command in ("plan serve", "plan carries") and only_reads(names.model):
         # Fleets are compared for models that make tokens; of others a machine says how many replicas keep what comes.
         command = "serve" if len(names.places) == 1 else "compare serve"
@@ -214,18 +233,19 @@ def _command(text: str, given: Mapping[str, str], names: Named, size: int) -> Me
         made += [f"--{key.replace('_', '-')}", value]
     if adapted and four_bits:
         made.append("--qlora")
+    loss += terms_of(text) if command == "prices list" else []
     more, why = _left_open(command, text, given, names, size)
     pictures = bool(names.model) and is_pictures(names.model)
     not_heard = tuple(
         word
-        for word in unheard(words, beside=makers(() if size else names.places))
+        for word in unheard([*words, *odd], beside=makers(() if size else names.places))
         if not _heard(word, command, text, pictures=pictures)
     )
     taken = command == "compare serve" and not names.model  # An example of a model compares parts as well as another.
     told = why and not taken and not (size and command in _BY_MEMORY)
     whole = not left and not not_heard and not more and not told
     why = why or (unnamed(not_heard) if not_heard else "")
-    return Meant((*made, *more), whole, "; ".join(filter(None, (narrow, why))), not_heard)
+    return Meant((*made, *loss, *more), whole, "; ".join(filter(None, (narrow, why))), not_heard)
 
 
 def _held(command: str, names: Named, options: dict[str, str]) -> tuple[Named, dict[str, str], str]:
@@ -323,7 +343,7 @@ def _kind(text: str, given: Mapping[str, str], names: Named, training: bool) -> 
     longest = _LONGEST.search(text) is not None and "context" not in given
     if len(names.places) == 1 and not training and (_CARRIES.search(text) or longest):
         return "plan carries"
-    served = bool(_SERVE.search(text)) or bool(set(_SERVED) & set(given))
+    served = bool(_SERVE.search(text) or EITHER.search(text)) or bool(set(_SERVED) & set(given))
     promised = bool({"ttft", "tpot", "budget", "deadline"} & set(given))
     planned = (bool(_PLAN.search(text)) or promised or not names.places) and not (
         names.places and (counted or several) and not promised

@@ -20,7 +20,7 @@ _MANNERS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         (rf"\b({_PART}) ({_SORT}) (vs\.?|versus|or|and) ({_SORT})(?![a-z0-9]| ?(?:v?ram|of))", r"\1 \2 \3 \1 \4"),
         (r"\b(?:in|of|for) 20[12]\d\b", ""),
         (r"\b24/7\b", ""),
-        (r"\bper (?:1 ?)?m(?:illion|io)? (?:output |input )?tokens?\b", ""),  # What a token costs is told in millions.
+        (r"\bper (?:1 ?)?m(?:illion|io)? (?:output |input )?tokens?\b", "per token"),  # What a token costs is told in millions.
         (r"\bopen[- ](?:source|weights?)\b", ""),
         (r"\b(?:no|without(?: a)?) (?:gpus?|graphics card)\b|\bcpu[- ]only\b|\bonly (?:on )?cpu\b", "cpu"),
         (r"\b(?:dual|two|2x?)[- ](epyc|xeon)s?\b(?![- ]?\d)", r"\1"),

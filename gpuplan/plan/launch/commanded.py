@@ -19,7 +19,7 @@ from gpuplan.specs.catalog import Catalog, key
 from gpuplan.specs.engine_era import split_name
 from gpuplan.units import brief
 
-HIDDEN = ("spread_experts", "as_model", "as_engine", "commanded", "heard")
+HIDDEN = ("spread_experts", "as_model", "as_engine", "commanded", "placed", "heard")
 """What such words say beyond what an option can."""
 
 
@@ -174,9 +174,16 @@ def _merged(said: dict[str, Any], made: Options, heard: Heard, run: Started, *, 
         hint = "name it: `gpuplan serve MODEL --on … --command …`" if whole else ""
         raise UsageError(Problem("usage.missing", "MODEL is missing: the engine's words name none", hint))
     merged["commanded"] = said.get("model") is None or None
+    merged["placed"] = _placed(heard, run) or None
     merged["as_engine"] = True
     merged["heard"] = (*notes, *_notes(heard, run))
     return merged
+
+
+def _placed(heard: Heard, run: Started) -> bool:
+    """Whether the words say of the layers that all of them lie on the accelerators, which sets no option (`-ngl 99`)."""
+    flags = run.table.flags()
+    return any(word in flags and flags[word].sets == "gpu_layers" for word in heard.silent)
 
 
 def _is_alias(run: Started) -> bool:
