@@ -238,7 +238,7 @@ def _chosen(estimate: Estimate, look: Look) -> list[str]:
     """What was chosen with its reason, a line for each reason."""
     reasons: dict[str, list[str]] = {}
     for choice in estimate.chosen:
-        if not goes_unsaid(choice.name, choice.value):
+        if not goes_unsaid(choice.name, choice.value, habit=choice.habit):
             reasons.setdefault(choice.reason, []).append(_asked(choice.name, choice.value))
     room = look.width - _MARGIN
     return _block("Chosen", [first_clause(f"{', '.join(names)}: {in_words(why)}", room) for why, names in reasons.items()], look)

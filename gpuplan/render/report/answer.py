@@ -71,7 +71,9 @@ def tables(made: Estimate, prefix: str = "w") -> Iterator[Block]:
         title = f"Smallest changes that {made.verdict.changes}"
         rows = [(flags_text(one), one.effect) for one in made.changes]
         yield Table(title=title, head=("change", "effect"), rows=rows, aligned="ll")
-    chosen = [(label(one.name), one.value, one.reason) for one in made.chosen if not goes_unsaid(one.name, one.value)]
+    chosen = [
+        (label(one.name), one.value, one.reason) for one in made.chosen if not goes_unsaid(one.name, one.value, habit=one.habit)
+    ]
     if chosen:
         yield Table(title="Chosen, because it was left open", head=("what", "value", "why"), rows=chosen, aligned="lll")
     figures = [
