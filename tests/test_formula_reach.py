@@ -73,6 +73,8 @@ QUESTIONS = {
     "fit qwen2.5-vl-3b --on h100 --images 2 --engine sglang": "images that pass the encoder together",
     "serve llama-3.1-70b --on 4xh100 --prefill-workers 1 --decode-workers 1 --concurrency 64 --requests 640":
         "the burst of a run whose prompts are read elsewhere",
+    "serve llama-3.1-70b --on 4xh100 --prefill-workers 1 --decode-workers 1 --prefill-tp 2 --prefill-pp 2 --batch 8":
+        "prompts that follow each other through stages",
     "serve llama-3.1-70b --on 4xh100 --prefill-workers 1 --decode-workers 1 --rate 2/s": "prompts in turn",
     "serve llama-3.1-8b --on h100 --engine sglang --rate 6/s --prompt 1024 --output 256": "percentiles where prompts go first",
     "serve qwen3-30b-a3b --on 2xdgx-a100-640gb --tp 1 --attention-dp 16 --ep 16 --rate 8/s": "ranks that wait for each other",

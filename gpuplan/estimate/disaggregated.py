@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gpuplan.estimate.pricing import alone
 from gpuplan.estimate.result import Breakdown
 from gpuplan.estimate.serving import ServingModel, ServingPhase
 from gpuplan.estimate.serving_figures import memory_figures
@@ -79,10 +80,12 @@ class Prompts(Record, kw_only=True):
     passes: Term
     sequences: Term
     """Prompts that fill a pass of a worker, of all its ranks of attention."""
+    busy: Term
+    """What one prompt takes of a worker's time, which stages share: others follow it before it is read."""
     full: Term
-    """Seconds of such a pass."""
+    """The same of a pass that is full."""
     each: Term
-    """What one more prompt adds to a pass."""
+    """What one more prompt adds to that."""
     readers: Term
     """Workers that read prompts."""
     most: Term
@@ -105,11 +108,12 @@ def prompts_of(side: Side, links: tuple[Hardware, ...]) -> Prompts:
     model, done = side.fresh().model, dict[int, Term]()
     one, full = model.prefill("prefill", ONE, alone=True), model.prefill("full_prefill", model.serve.batch)
     passes = inform.prefill_passes.term("prompt.passes", sequences=ONE, prompt=model.prompt(), chunk=model.chunk())
+    own, follow = follows(model, "one", one.seconds, ONE), follows(model, "full", full.seconds, model.serve.batch)
     most = form.prompts_per_s.term(
-        "prompts_per_s", workers=side.workers, ranks=side.ranks, sequences=model.serve.batch, seconds=full.seconds
+        "prompts_per_s", workers=side.workers, ranks=side.ranks, sequences=model.serve.batch, seconds=follow
     )
     sequences = model.leaves.times("prompts_of_pass", side.ranks, model.serve.batch)
-    each = form.added_prompt.term("prompt_added", one=one.seconds, full=full.seconds, sequences=sequences)
+    each = form.added_prompt.term("prompt_added", one=own, full=follow, sequences=sequences)
     sent = _sent(model)
     times = {
         f"link_{at}": priced_seconds(Transfer(name=f"cache_transfer_{at}", size=sent, path="scale_out", stride=ONE), link)
@@ -117,13 +121,25 @@ def prompts_of(side: Side, links: tuple[Hardware, ...]) -> Prompts:
     }
     transfer = greatest("cache_transfer", times)
     waited = form.waited_transfer.term("cache_waited", seconds=transfer, passes=passes)
-    hosts, own = request_times(model)
+    hosts, text = request_times(model)
     parts = {name: apart(term, done) for name, term in one.parts.items()}
     return Prompts(
         one=one.replaced(seconds=apart(one.seconds, done), parts=parts), passes=apart(passes, done), most=apart(most, done),
-        sequences=apart(sequences, done), full=apart(full.seconds, done), each=apart(each, done),
+        sequences=apart(sequences, done), busy=apart(own, done), full=apart(follow, done), each=apart(each, done),
         readers=apart(side.workers, done), sent=apart(sent, done), transfer=apart(transfer, done), waited=apart(waited, done),
-        hosts={name: apart(term, done) for name, term in hosts.items()}, read=None if own is None else apart(own, done),
+        hosts={name: apart(term, done) for name, term in hosts.items()}, read=None if text is None else apart(text, done),
+    )  # fmt: skip
+
+
+def follows(model: ServingModel, name: str, seconds: Term, sequences: Term) -> Term:
+    """What prompts that take so long to read take of a worker's time where others follow them through its stages."""
+    if alone(model.serve.pp):
+        return seconds
+    prompt = model.uncached(model.prompt())
+    passes = inform.prefill_passes.term(f"{name}.following", sequences=sequences, prompt=prompt, chunk=model.chunk())
+    pipelined = model.subject.habit("pipelined_passes", model.profile.pipelined_passes)
+    return form.following_seconds.term(
+        f"{name}_follows", seconds=seconds, passes=passes, pipelined=pipelined, pp=model.serve.pp
     )  # fmt: skip
 
 
@@ -246,9 +262,7 @@ def _closed(
 def _gate(read: Prompts, busy: Term, asked: Asked, name: str) -> Term:
     """The wait for passes of others, of readers that are busy for that part of the time."""
     even = asked.spread or Term("plan.prompt_spread", 0.0, "1", EVEN)
-    return form.gate_seconds.term(
-        f"gate_{name}", busy=busy, one=read.one.seconds, each=read.each, sequences=read.sequences, spread=even
-    )
+    return form.gate_seconds.term(f"gate_{name}", busy=busy, one=read.busy, each=read.each, sequences=read.sequences, spread=even)
 
 
 def _handed(model: ServingModel, step: ServingPhase, running: Term) -> dict[str, Term]:
@@ -264,7 +278,7 @@ def _of_run(read: Prompts, around: dict[str, Term], users: Term, requests: Term,
     """Mean time to the first token over a run whose users begin at once."""
     prompts = form.users_of_reader.term("burst.prompts", users=users, readers=read.readers)
     passed = form.passed_of_burst.term("burst.passed", prompts=prompts, sequences=read.sequences)
-    turn = form.burst_turn.term("burst.turn", prompts=prompts, one=read.one.seconds, each=read.each, passed=passed)
+    turn = form.burst_turn.term("burst.turn", prompts=prompts, one=read.one.seconds, busy=read.busy, each=read.each, passed=passed)
     if read.read is not None:
         reading = form.burst_reading_of_run.term("burst.reading", prompts=prompts, each=read.read)
         turn = greatest("burst.longer", {"prompts": turn, "reading": reading})
@@ -291,7 +305,7 @@ def _at_rate(
     own = rate_each.term("rate_of_reader", rate=rate, ways=read.readers)
     busy = form.busy_at_rate.term("readers_busy", rate=own, each=read.each)
     wait = form.wait_at_rate.term(
-        "other_prompts", rate=own, one=read.one.seconds, each=read.each, full=read.full, sequences=read.sequences,
+        "other_prompts", rate=own, one=read.busy, each=read.each, full=read.full, sequences=read.sequences,
         gate=_gate(read, busy, asked, "at_rate"),
     )  # fmt: skip
     handed = _handed(model, step, form.some_there.term("some_there", running=running))

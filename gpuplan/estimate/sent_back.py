@@ -46,7 +46,7 @@ class SentBack(Record, kw_only=True):
 
     def under_way(self, name: str, places: Term) -> Term:
         """Sequences between their first and their last token, of which so many run."""
-        return back.under_way.term(name, places=places, away=self.away)
+        return back.under_way.term(name, places=places, away=self.away, begun=self.begun)
 
     def prefill(self, name: str, prefill: Term) -> Term:
         """The time of prompts with it."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpuplan.num import Bytes, Count, PerS, Ratio, Seconds, exp, maximum, minimum, sqrt, where
+from gpuplan.num import Bytes, Count, PerS, Ratio, Seconds, ceil_div, exp, maximum, minimum, sqrt, where
 from gpuplan.term import DEFINITION, Source, formula
 
 _LITTLE = Source("definition", "Little's law: requests that are there are their rate by their time")
@@ -13,6 +13,10 @@ _CHUNKS = Source(
 _GATED = Source(
     "paper", "Queuing analysis of polling models", "https://doi.org/10.1145/62058.62059",
     "one queue with gated service: a round takes in all that came during the last one",
+)  # fmt: skip
+_STAGES = Source(
+    "paper", "GPipe: Efficient Training of Giant Neural Networks using Pipeline Parallelism", "https://arxiv.org/abs/1811.06965",
+    "2.3 (M micro-batches over K stages take M + K - 1 steps)",
 )  # fmt: skip
 _READY = Source(
     "engine", "SGLang: disaggregation/decode.py and prefill.py",
@@ -29,6 +33,23 @@ def prompts_per_s(*, workers: Count, ranks: Count, sequences: Count, seconds: Se
     128.0
     """
     return workers * ranks * sequences / seconds
+
+
+@formula(_STAGES)
+def following_seconds(*, seconds: Seconds, passes: Count, pipelined: Count, pp: Count) -> Seconds:
+    """What passes take of a reader's time that others follow, where their way through all stages takes `seconds`.
+
+    Each pipeline stage works on another pass: in the mean over `pipelined` of them, which follow each other before the pipeline is
+    filled anew, a pass takes the time of a stage, and its part of filling. Without stages it is the way itself.
+
+    >>> following_seconds(seconds=0.8, passes=1.0, pipelined=1.0, pp=4.0)
+    0.8
+    >>> following_seconds(seconds=0.8, passes=1.0, pipelined=300.0, pp=4.0)
+    0.202
+    >>> following_seconds(seconds=0.8, passes=5.0, pipelined=300.0, pp=1.0)
+    0.8
+    """
+    return seconds * (passes * (1.0 + (pp - 1.0) / pipelined) / (passes + ceil_div(passes, pipelined) * (pp - 1.0)))
 
 
 @formula(DEFINITION)
@@ -234,13 +255,17 @@ def users_of_reader(*, users: Count, readers: Count) -> Count:
 
 
 @formula(Source("definition", "who comes first is read alone, the others of a burst when that pass is done"))
-def burst_turn(*, prompts: Count, one: Seconds, each: Seconds, passed: Count) -> Seconds:
+def burst_turn(*, prompts: Count, one: Seconds, busy: Seconds, each: Seconds, passed: Count) -> Seconds:
     """Mean time until the prompts of a burst are read: the first one by itself, then the others, `passed` in a pass.
 
-    >>> burst_turn(prompts=1.0, one=0.1, each=0.04, passed=1.0), burst_turn(prompts=3.0, one=0.1, each=0.1, passed=1.0)
-    (0.1, 0.2)
+    A prompt is read in `one`, of which others wait for `busy`: for less where stages work on several passes.
+
+    >>> burst_turn(prompts=1.0, one=0.1, busy=0.1, each=0.04, passed=1.0)
+    0.1
+    >>> burst_turn(prompts=3.0, one=0.1, busy=0.1, each=0.1, passed=1.0)
+    0.2
     """
-    return one + (prompts - 1.0) / prompts * ((prompts - 1.0) / passed + 1.0) / 2.0 * (one - each + each * passed)
+    return one + (prompts - 1.0) / prompts * ((prompts - 1.0) / passed + 1.0) / 2.0 * (busy - each + each * passed)
 
 
 @formula(DEFINITION)

@@ -59,19 +59,25 @@ def read_again(*, requests: Count, begun: Count, ends: Count, middle: Count, fir
 def away_share(*, begun: Count, ends: Count, end_size: Bytes, begin_size: Bytes, spread: Ratio) -> Ratio:
     """How long requests of a wave are sent back for, over the time that their outputs take.
 
-    Answers of one length end together, and until then nobody comes back; those of unlike lengths make room one by one.
+    Answers of one length end together, and until then nobody comes back; those of unlike lengths make room one by one. No more are
+    away than those who have no room to their ends: where a sequence hardly grows, that is the difference of two whole numbers.
 
     >>> away_share(begun=90.0, ends=60.0, end_size=2e9, begin_size=1e9, spread=0.0)
     0.126
     >>> away_share(begun=90.0, ends=60.0, end_size=2e9, begin_size=1e9, spread=0.8)
     0.0
+    >>> away_share(begun=25.0, ends=24.0, end_size=2e9, begin_size=1.999e9, spread=0.0)
+    0.04
     """
     return where(
         spread > 0,
         0.0,
-        (maximum(begun / ends, 1.0) - 1.0 - LN2 * log2(maximum(begun / ends, 1.0)))
-        / maximum(begun / ends, 1.0)
-        / maximum(1.0 - begin_size / end_size, 1e-9),
+        minimum(
+            (maximum(begun / ends, 1.0) - 1.0 - LN2 * log2(maximum(begun / ends, 1.0)))
+            / maximum(begun / ends, 1.0)
+            / maximum(1.0 - begin_size / end_size, 1e-9),
+            1.0 - 1.0 / maximum(begun / ends, 1.0),
+        ),
     )
 
 
@@ -99,10 +105,14 @@ def prefill_with_again(*, prefill: Seconds, again: Ratio, output: Count, prompt:
 
 
 @formula(SENT_BACK)
-def under_way(*, places: Count, away: Ratio) -> Count:
+def under_way(*, places: Count, away: Ratio, begun: Count) -> Count:
     """Sequences between their first and their last token: those that run, and those that are sent back.
 
-    >>> under_way(places=60.0, away=0.3)
+    Nobody begins in the place of who is sent back and waits before all others: they are no more than have `begun`.
+
+    >>> under_way(places=60.0, away=0.3, begun=90.0)
     78.0
+    >>> under_way(places=60.0, away=0.3, begun=64.0)
+    64.0
     """
-    return places * (1.0 + away)
+    return minimum(places * (1.0 + away), maximum(begun, places))

@@ -8,7 +8,7 @@ from gpuplan.estimate.result import Estimate
 from gpuplan.render.screen import main_figures, question_text
 from gpuplan.render.table import flags_text, verdict_text
 from gpuplan.render.text import known, label, noted, percent, shown, span
-from gpuplan.render.words import MEANINGS, heading, in_words, is_one, of_what, part_name
+from gpuplan.render.words import MEANINGS, goes_unsaid, heading, in_words, of_what, part_name
 from gpuplan.term import Term
 
 
@@ -23,7 +23,7 @@ def plain(estimate: Estimate, *, full: bool = False) -> str:
         for part in parts if full else sorted(parts, key=lambda part: -float(part.value))[:3]:
             amount = shown(part.name, float(part.value), part.unit)
             lines.append(f"{of_what(one.title)}, {part_name(part.name)}: {amount}, {percent(float(part.value), whole)}")
-    chosen = [one for one in estimate.chosen if not is_one(one.name, one.value)]
+    chosen = [one for one in estimate.chosen if not goes_unsaid(one.name, one.value, habit=one.habit)]
     lines += [f"chosen: {label(one.name)} {one.value}, {in_words(one.reason)}" for one in chosen]
     helps = "helps" if estimate.verdict.fits else "makes it fit"
     lines += [f"{helps}: {flags_text(one)}, {one.effect}" for one in estimate.changes]

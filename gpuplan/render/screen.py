@@ -12,7 +12,7 @@ from gpuplan.estimate.result import Breakdown, Estimate
 from gpuplan.render.room import MOST_LINES
 from gpuplan.render.table import flags_text, verdict_text
 from gpuplan.render.text import ASSUMED, Look, amount, columns, known, label, noted, shown, span, wrap
-from gpuplan.render.words import MEANINGS, heading, in_words, is_one, of_what, part_name
+from gpuplan.render.words import MEANINGS, goes_unsaid, heading, in_words, is_one, of_what, part_name
 from gpuplan.term import Term
 from gpuplan.units import so_many
 
@@ -238,7 +238,7 @@ def _chosen(estimate: Estimate, look: Look) -> list[str]:
     """What was chosen with its reason, a line for each reason."""
     reasons: dict[str, list[str]] = {}
     for choice in estimate.chosen:
-        if not is_one(choice.name, choice.value):
+        if not goes_unsaid(choice.name, choice.value, habit=choice.habit):
             reasons.setdefault(choice.reason, []).append(_asked(choice.name, choice.value))
     room = look.width - _MARGIN
     return _block("Chosen", [first_clause(f"{', '.join(names)}: {in_words(why)}", room) for why, names in reasons.items()], look)

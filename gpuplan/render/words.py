@@ -75,6 +75,15 @@ def is_one(key: str, value: str) -> bool:
     return value == "1" and key.rpartition("_")[2] in _DEGREES
 
 
+def goes_unsaid(key: str, value: str, *, habit: bool) -> bool:
+    """Whether a choice is a degree that divides nothing for whoever leaves it out too; engines may cut experts and stages unasked.
+
+    >>> goes_unsaid("tp", "1", habit=False), goes_unsaid("etp", "1", habit=False), goes_unsaid("vpp", "1", habit=True)
+    (True, False, True)
+    """
+    return is_one(key, value) and (habit or key not in ("etp", "vpp"))
+
+
 def heading(key: str) -> str:
     """A figure's name on one screen.
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from gpuplan.errors import InfeasibleError, Note, PlanError, Problem, UsageError
 from gpuplan.estimate.answer import Said, answer_of_parts, with_pins
-from gpuplan.estimate.disaggregated import Asked, Side, Together, prompts_of, together
+from gpuplan.estimate.disaggregated import Asked, Side, Together, follows, prompts_of, together
 from gpuplan.estimate.result import Choice, Estimate
 from gpuplan.estimate.serving import ServingModel
 from gpuplan.machine.hardware import Hardware
@@ -36,6 +36,7 @@ BUSY = 0.9
 DEGREES = (1, 2, 4, 8, 16)
 """Tensor parallel degrees of workers that write answers, each of which is looked at beside the best."""
 _SOONEST = "of those that keep the rate with the fewest accelerators: the shortest time of a request"
+_MOST = "of the divisions that read a prompt soonest: the most tokens for each accelerator"
 _ASKED = Source("user", "given by the user")
 _CHOSEN = Source("chosen", "the ratio of workers")
 _COUNTED = re.compile(r"^(\d+)x(.+)$")
@@ -70,11 +71,19 @@ class Pair(Record, kw_only=True):
 def paired(ask: ServeAsk, library: Library) -> Pair:
     """The steady state of workers of two kinds; errors as `answer_disaggregated`.
 
-    Each side is divided as makes the most tokens a second; at a rate, other divisions that keep it with as few accelerators, or
-    fewer, are taken where they answer sooner.
+    Each side is divided as makes the most tokens a second; for users who ask again, those that read a prompt sooner are compared,
+    and at a rate, those that keep it with as few accelerators, or fewer, are taken where they answer sooner.
     """
-    write, read = settled(_writing(ask), library, decodes=True), _reader(ask, library)
+    write, reads = settled(_writing(ask), library, decodes=True), _readers(ask, library)
+    read = reads[0]
     first = _pair(ask, library, write, read)
+    if ask.concurrency is not None:
+        # Who asks again when answered loses by what a prompt takes, even where readers have time left.
+        question = _reading(ask)
+        for one in (question, *(question.replaced(tp=tp) for tp in DEGREES if question.tp is None)) if read.fits else ():
+            reads += _fastest_with(one, 1, library, reads, why=_MOST)
+        tried = [first, *(pair for pair, _ in _pairs(ask, library, ((write, one) for one in reads[1:]), without=(write, read)))]
+        return max(tried, key=lambda one: float(one.answer.figures["tokens_per_s_per_accelerator"].value))
     if ask.rate is None:
         return first
     found = _soonest(ask, library, first, write, read)
@@ -155,7 +164,8 @@ def _cost(pair: Pair) -> tuple[float, float]:
 
 
 def _fastest_with(
-    question: ServeAsk, batch: int, library: Library, known: Sequence[Settled], *, decodes: bool = False
+    question: ServeAsk, batch: int, library: Library, known: Sequence[Settled], *, decodes: bool = False,
+    why: str = _SOONEST,
 ) -> list[Settled]:  # fmt: skip
     """The division of a side that is the fastest with so many sequences at once, with as many as it has room for; none if known."""
     if question.batch is not None:
@@ -170,7 +180,7 @@ def _fastest_with(
     if any(one.plan.parallel == pinned.plan.parallel and one.plan.settings == pinned.plan.settings for one in known):
         return []
     own = {one.name for one in known[0].chosen} - {one.name for one in pinned.chosen}
-    divided = tuple(one.replaced(reason=_SOONEST) for one in found.chosen if one.name in own or one.name in _pinned(found.plan))
+    divided = tuple(one.replaced(reason=why) for one in found.chosen if one.name in own or one.name in _pinned(found.plan))
     return [pinned.replaced(chosen=(*(one for one in pinned.chosen if one not in divided), *divided))]
 
 
@@ -224,11 +234,11 @@ def _reading(ask: ServeAsk) -> ServeAsk:
     )  # fmt: skip
 
 
-def _reader(ask: ServeAsk, library: Library) -> Settled:
-    """The division of a worker that reads prompts with the most of them a second.
+def _readers(ask: ServeAsk, library: Library) -> list[Settled]:
+    """Divisions of a worker that reads prompts, the one with the most of them a second first.
 
-    Stages that pass prompts on are the fastest where answers are written beside; here a worker reads what fills one pass after the
-    other, so that fewer stages are compared with them.
+    The stages that are the fastest where answers are written beside may not be where a worker does nothing but read: fewer of them
+    are compared.
     """
     question = _reading(ask)
     found = settled(question, library)
@@ -238,14 +248,17 @@ def _reader(ask: ServeAsk, library: Library) -> Settled:
             tried.append(settled(question.replaced(pp=stages), library))
         except PlanError:
             continue  # No division of so few stages is legal.
-    return max((one for one in tried if one.fits or one is found), key=_prompts_per_s) if found.fits else found
+    if not found.fits:
+        return [found]
+    return sorted((one for one in tried if one.fits), key=_prompts_per_s, reverse=True)
 
 
 def _prompts_per_s(made: Settled) -> float:
     """Prompts a second of one worker."""
     side = _side(_filled(made), None).fresh()
-    seconds = side.model.prefill("full_prefill", side.model.serve.batch).seconds
-    return float(side.ranks.value) * float(side.model.serve.batch.value) / float(seconds.value)
+    batch = side.model.serve.batch
+    seconds = follows(side.model, "full", side.model.prefill("full_prefill", batch).seconds, batch)
+    return float(side.ranks.value) * float(batch.value) / float(seconds.value)
 
 
 def _filled(made: Settled) -> Settled:

@@ -11,6 +11,8 @@ from gpuplan.models.mixers import Attention, Mla
 from gpuplan.optimizers import FUSED_UPDATES
 from gpuplan.plan.ask import TrainAsk
 from gpuplan.plan.precision import QUANTISED_IN_PLACE
+from gpuplan.plan.train import TrainPlan
+from gpuplan.plan.words import Dispatcher
 from gpuplan.search.library import Found, Library
 from gpuplan.search.usual import fine_tunes, of_adapters
 from gpuplan.specs.engine import Engine
@@ -21,6 +23,8 @@ from gpuplan.workload.counts import count
 MULTIPLIED = "bf16"
 """The type that an accelerator must multiply for habits of 16-bit training to hold."""
 
+BESIDE: Dispatcher = "alltoall"
+"""How tokens reach their experts in recipes that exchange them beside another micro-batch."""
 
 IF_IT_FITS = ("shard_group", "recompute", "micro_batch")
 """Habits that hold only where a plan fits with them, in the order in which they are given up."""
@@ -288,6 +292,28 @@ def _micro_batch(habits: Habits, said: SourcedText, found: Found) -> None:
             habits.take("micro_batch", each, said, str(each))
 
 
+def told_apart(plan: TrainPlan, ask: TrainAsk, found: Found) -> dict[str, str]:
+    """What must be said of a plan that was chosen so that it stays the same when it is asked for by its degrees.
+
+    Such a question describes a run (`is_described`), and what it leaves out is as the engine has it, which is not what was chosen.
+    """
+    p = plan.parallel
+    degrees = {name: int(getattr(p, name)) for name in ("tp", "pp", "cp", "ep", "dp")}
+    asked = ask.replaced(
+        **{name: value for name, value in degrees.items() if getattr(ask, name) is None},
+        micro_batch=int(plan.micro_batch), recompute=plan.recompute, **({"vpp": int(p.vpp)} if p.vpp > 1 else {}),
+    )  # fmt: skip
+    taken = habits_of(asked, found).ask
+    chosen = {"vpp": p.vpp, "etp": 1 if p.etp is None else p.etp, "graphs": bool(plan.how.graphs)}
+    # Chunks of stages are looked for where neither the question nor a habit says how many there are.
+    looked_for = {"vpp"} if p.pp > 1 and p.schedule == "1f1b" and "vpp" in _splits(found.subject.engine) else set[str]()
+    return {
+        name: str(value).lower() if name == "graphs" else f"{value:g}"
+        for name, value in chosen.items()
+        if getattr(asked, name) is None and (name in looked_for if (habit := getattr(taken, name)) is None else habit != value)
+    }
+
+
 def is_unsharded(ask: TrainAsk, found: Found) -> bool:
     """Whether a question divides layers over ranks and shards no weights: there is one replica, or it says so.
 
@@ -313,19 +339,23 @@ def unsharded_notes(asked: TrainAsk, found: Found) -> list[Note]:
 def _beside(habits: Habits, said: SourcedText, found: Found) -> None:
     """The exchange of experts beside another micro-batch, as recipes of interleaved stages have it on networked machines.
 
-    Where one scale-up fabric joins machines, tokens are sorted on their way instead, and nothing is beside them.
+    Where one scale-up fabric joins machines, tokens are sorted on their way instead, and nothing is beside them; so it is where a
+    question names another dispatcher than the one of these recipes.
     """
     ask = habits.ask
+    taken = any(choice.name == "dispatcher" for choice in habits.chosen)
+    if ask.dispatcher not in (None, BESIDE) and not taken:
+        return
     chunks = (ask.pp or 1) > 1 and (ask.vpp or 1) > 1 and (ask.ep or 1) > 1
     inner = found.subject.hw.asked("scale_up", lambda one: one.levels[0].size if one.levels else None)
     if said.text != "interleaved" or not (chunks and found.subject.arch.moes) or ask.overlap is not None:
         return
     if inner is None or inner > count("node").value:
         return
-    if "dispatcher" in {choice.name for choice in habits.chosen}:
+    if taken:
         habits.ask = habits.without("dispatcher").ask
         habits.chosen = [choice for choice in habits.chosen if choice.name != "dispatcher"]
-        habits.take("dispatcher", "alltoall", said, "alltoall")
+        habits.take("dispatcher", BESIDE, said, BESIDE)
     habits.take("overlap", ("dp", "ep", "pp"), said, "dp,ep,pp")
 
 

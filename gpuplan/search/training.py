@@ -24,6 +24,7 @@ from gpuplan.search.habits import (
     looked_up,
     piped_as_trained,
     precision_notes,
+    told_apart,
     unsharded_notes,
 )
 from gpuplan.search.idle import idle_notes
@@ -169,7 +170,10 @@ def settled(
     chosen += [
         Choice(name, f"{value:g}", why) for name, value in degrees.items() if name not in given and worth_saying(name, value)
     ]
-    chosen += [Choice(name, text, why) for name, text in chosen_beside(ask, plan, found.subject).items()]
+    beside = chosen_beside(ask, plan, found.subject)
+    if result.looked_at > 1:
+        beside = told_apart(plan, ask, found) | beside
+    chosen += [Choice(name, text, why) for name, text in beside.items()]
     origins = {name: Source("chosen", why) for name in degrees if name not in given}
     origins |= {choice.name: Source("chosen", choice.reason) for choice in chosen}
     subject = found.subject.replaced(origins=origins)

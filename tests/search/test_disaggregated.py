@@ -35,6 +35,24 @@ def test_no_prompt_comes_between_answers() -> None:
     assert figure(split, "tpot_s") < figure(together, "tpot_s")
 
 
+def test_prompts_follow_each_other_through_stages() -> None:
+    """A reader's pace is that of a stage: four have four prompts on their way, which take as long as the way is."""
+    stages = {**PAIR, "prefill_tp": 1, "prefill_pp": 4, "decode_workers": 16, "batch": 64, "prompt": 8192}
+    made = served(**stages)
+    way = float(made.breakdowns[1].total.value)
+    assert figure(made, "prefill_utilization") == pytest.approx(1.0)
+    assert figure(made, "requests_per_s") * way == pytest.approx(4.0, rel=0.02)
+
+
+@pytest.mark.parametrize("users", [8, 64])
+def test_no_division_of_readers_beats_what_was_chosen_for_users(users: int) -> None:
+    asked = {**BASE, "model": "llama-3.3-70b", "on": "8xh100", "prefill_on": "8xh100", "tp": 8, "concurrency": users}
+    best = served(**{**asked, "prefill_tp": None, "prefill_pp": None})
+    for tp, pp in ((8, 1), (4, 2), (2, 4), (1, 8), (4, 1)):
+        other = served(**{**asked, "prefill_tp": tp, "prefill_pp": pp})
+        assert figure(best, "tokens_per_s_per_accelerator") >= 0.999 * figure(other, "tokens_per_s_per_accelerator")
+
+
 def test_users_are_somewhere() -> None:
     """Little's law: those who wait for a first token and those who are written for are all of them."""
     made = served(**PAIR, concurrency=64)

@@ -12,6 +12,8 @@ import pytest
 from gpuplan.errors import GpuplanError
 from gpuplan.estimate.training import training_figures
 from gpuplan.plan.ask import TrainAsk
+from gpuplan.plan.option import entries
+from gpuplan.plan.read import read
 from gpuplan.search.on_targets import on_targets
 from gpuplan.search.training import settled
 from tests.estimate.subjects import library
@@ -112,3 +114,29 @@ def test_offloading_is_the_last_resort() -> None:
     assert away.rank < 0
     assert away.plan.saving.offload
     assert not found(TrainAsk(model="llama-3.1-8b", on="8xh100", engine="deepspeed")).plan.saving.offload
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        TrainAsk(model="granite-4.0-h-small", on="32xh100"),
+        TrainAsk(model="llama-4-scout", on="128xh100"),
+        TrainAsk(model="jamba-1.5-large", on="64xh100"),
+        TrainAsk(model="llama-4-scout", on="128xh100", engine="nemo", precision="fp8"),
+        TrainAsk(model="qwen3-30b-a3b", on="144xgb200-186gb", engine="nemo", precision="fp8", scaling="blockwise"),
+        TrainAsk(model="granite-4.0-h-small", on="32xh100", engine="torchtitan", precision="fp8"),
+    ],
+    ids=lambda ask: f"{ask.model} on {ask.on}, {ask.engine}",
+)
+def test_all_that_was_chosen_gives_the_same_when_it_is_forced(ask: TrainAsk) -> None:
+    """Also what an engine would have otherwise where degrees are given: experts cut as dense layers, steps replayed whole."""
+    free = settled(ask, library(), with_price=False)
+    p, options = free.plan.parallel, entries(TrainAsk)
+    chosen: dict[str, Any] = {name: int(getattr(p, name)) for name in ("tp", "pp", "cp", "dp", "ep")}
+    chosen |= {
+        one.name: one.value == "true" if options[one.name].kind == "switch" else read(options[one.name], one.value)
+        for one in free.chosen
+    }
+    back = settled(ask.replaced(**chosen), library(), with_price=False)
+    step, again = (training_figures(one.subject, one.plan).figures["step_time_s"] for one in (free, back))
+    assert float(again.value) == pytest.approx(float(step.value), rel=1e-9)

@@ -11,7 +11,7 @@ from gpuplan.render.report.working import anchor_of, working
 from gpuplan.render.screen import main_figures, meaning
 from gpuplan.render.table import assumed_leaves, flags_text, price_leaves, price_text, verdict_text
 from gpuplan.render.text import ASSUMED, known, label, noted, shown, span
-from gpuplan.render.words import heading, is_one, part_name
+from gpuplan.render.words import goes_unsaid, heading, is_one, part_name
 
 
 def of_answer(made: Estimate) -> Report:
@@ -71,7 +71,9 @@ def tables(made: Estimate, prefix: str = "w") -> Iterator[Block]:
         title = f"Smallest changes that {made.verdict.changes}"
         rows = [(flags_text(one), one.effect) for one in made.changes]
         yield Table(title=title, head=("change", "effect"), rows=rows, aligned="ll")
-    chosen = [(label(one.name), one.value, one.reason) for one in made.chosen if not is_one(one.name, one.value)]
+    chosen = [
+        (label(one.name), one.value, one.reason) for one in made.chosen if not goes_unsaid(one.name, one.value, habit=one.habit)
+    ]
     if chosen:
         yield Table(title="Chosen, because it was left open", head=("what", "value", "why"), rows=chosen, aligned="lll")
     figures = [
