@@ -73,8 +73,8 @@ SERVING_HEAD = """# What `gpuplan accuracy --task inference --by engine --budget
 # oracle-mi300x from 0.053 and 0.062 (what a step of vLLM 0.8 to 0.13 takes of the host is fitted by release, which brings
 # io.net and KAITO nearer) and strix-halo from 0.086 and 0.19 (what small kernels take on RDNA 3, from published runs of Radeon
 # RX 7900).
-# The same day, later: inference-bench's mean of first tokens from 0.337 (AWQ's own kernels, which its commands ask for: its tokens a
-# second come from 87 to 10 % off in the mean, its first tokens from 28 to 20 in the median).
+# The same day, later: inference-bench's mean of first tokens from 0.337 (AWQ's own kernels, which its commands ask for: its tokens
+# a second come from 87 to 10 % off in the mean, its first tokens from 28 to 20 in the median).
 # Written by tools/accuracy_budget.py.
 """
 
