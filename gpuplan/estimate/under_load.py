@@ -293,10 +293,7 @@ class _Waves(Record, kw_only=True):
             groups, each = at_once, prompts.own
             ranks = _ranks_by_turns(model)
             if model.profile.passes_return and any_true(ranks.value == 1):
-                group = waving.users_of_pass.term(
-                    "wave.group", users=at_once, passes=passes, ranks=ranks, room=prompts.room,
-                    prompt=model.uncached(model.prompt()),
-                )  # fmt: skip
+                group = waving.users_of_pass.term("wave.group", users=at_once, passes=passes, ranks=ranks)
                 groups = waving.groups_of_users.term("wave.groups", users=at_once, group=group)
                 schedule = model.profile.schedule
                 alone = schedule is not None and schedule.first_alone

@@ -7,19 +7,17 @@ from gpuplan.term import DEFINITION, formula
 
 
 @formula(DEFINITION)
-def users_of_pass(*, users: Count, passes: Count, ranks: Count, room: Count, prompt: Count) -> Count:
+def users_of_pass(*, users: Count, passes: Count, ranks: Count) -> Count:
     """Users whose prompts are read in one pass where those of all of them, at once, take so many.
 
-    Beside others that decode, a pass has less room than where all begin: no more of them end in one than it has room for, and one
-    of more would be read in two, each half empty. Where several ranks of attention read prompts by turns, each is taken by itself.
+    Where several ranks of attention read prompts by turns, each is taken by itself.
 
-    >>> some = {"room": 2000.0, "prompt": 500.0}
-    >>> [users_of_pass(users=users, passes=passes, ranks=1, **some) for users, passes in ((4, 1), (16, 8), (4, 9), (53, 13))]
-    [4.0, 2.0, 1.0, 4.0]
-    >>> users_of_pass(users=4, passes=1, ranks=2, **some)
+    >>> [users_of_pass(users=users, passes=passes, ranks=1) for users, passes in ((32, 1), (32, 8), (4, 9))]
+    [32.0, 4.0, 1.0]
+    >>> users_of_pass(users=32, passes=1, ranks=2)
     1.0
     """
-    return where(ranks > 1, 1.0 + 0.0 * users, maximum(minimum(users / passes, room / prompt), 1.0 + 0.0 * users))
+    return where(ranks > 1, 1.0 + 0.0 * users, maximum(users / passes, 1.0 + 0.0 * users))
 
 
 @formula(DEFINITION)
