@@ -19,7 +19,7 @@ from gpuplan.plan.disaggregated import SIDES, TRIGGERS
 from gpuplan.plan.read import said as told
 from gpuplan.plan.serve import ServePlan
 from gpuplan.record import Record
-from gpuplan.search.idle import cache_idle
+from gpuplan.search.idle import cache_idle, kernels_idle
 from gpuplan.search.library import Library
 from gpuplan.search.load import NAMES
 from gpuplan.search.serving import Settled, looked_up, settled
@@ -366,11 +366,13 @@ def _answer(
     asked |= {name: text for name, text in told(ask).items() if name not in asked}
     shares = max(float(one.parallel.attention_dp) for one in (plan, own)) > 1
     more = [one for one in read.chosen if one.name in ("tp", "pp")]
+    has = ServingModel.of(write.subject, plan).profile.awq_kernels is not None
+    idle = (*cache_idle(ask, write.found.card.architecture, shares=shares), *kernels_idle(ask, plan.weights, has))
     said = Said(
         money=None if write.subject.money is None else write.subject.money.replaced(owned=None),
         question=asked,
         chosen=(*chosen, *(one.replaced(name=f"prefill_{one.name}") for one in more)),
-        notes=(*write.found.notes, *cache_idle(ask, write.found.card.architecture, shares=shares), *_notes(ask, made)),
+        notes=(*write.found.notes, *idle, *_notes(ask, made)),
     )
     return with_pins(answer_of_parts(made.figures, made.breakdowns, said), ask.pins)
 

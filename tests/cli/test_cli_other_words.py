@@ -15,7 +15,10 @@ from tests.cli.cli_calls import Call
         ("plan train llama-3.1-8b --tokens 1T --days 10", "here it is `--deadline`"),
         ("plan serve llama-3.1-8b --qps 10", "here it is `--rate`"),
         ("train llama-3.1-8b 8xh100", "`gpuplan train llama-3.1-8b --on 8xh100`"),
-        ("serve mixtral-8x7b 2x3090", "`gpuplan serve mixtral-8x7b --on 2x3090`"),
+        (
+            "serve mixtral-8x7b 2x3090",
+            "`gpuplan serve mixtral-8x7b --on 2x3090 --weights q4_k_m`; in q4_k_m, as one user mostly runs it",
+        ),
         ("what-runs rtx-4090", "`gpuplan what-runs --on rtx-4090`"),
     ],
 )
