@@ -41,6 +41,7 @@ QUESTIONS = {
     "serve llama-3-8b --on 2xh100 --engine vllm@0.6.1 --prompt 1024 --output 100 --batch 64 --tp 2": "ranks that one of them tells",
     "serve qwen3-embedding-0.6b --on 2xl4 --rate 60 --pp 2": "requests that are read together where several wait",
     "train mixtral-8x7b --on 64xh100 --capacity-factor 0.5": "tokens that experts drop",
+    "serve llama-3.1-8b --on dgx-h100 --own 300000 --own-use 0.3 --rate 5": "a month of a machine that is used in part",
     "serve bge-m3 --on l4 --concurrency 8": "users who are read by turns",
     "serve vit-l-16 --on l4 --rate 5": "pictures that come at a rate",
     "serve clip-vit-large-patch14 --on 2xl4 --engine sglang --tp 1 --pp 2 --dp 1 --images 1 --prompt 1"
