@@ -23,7 +23,9 @@ from gpuplan.models.catalog import CARDS
 from gpuplan.models.generic import GENERIC
 from gpuplan.record import Record
 from gpuplan.specs.base import SpecFile, load_lined
+from gpuplan.specs.cards_of_memory import CardsOfMemory
 from gpuplan.specs.catalog import KINDS, Catalog, schema_of, shipped_folder
+from gpuplan.specs.kinds_of_parts import KindsOfParts
 from gpuplan.specs.providers import Providers
 from gpuplan.specs.regions import Regions
 
@@ -35,6 +37,8 @@ _RULES_FILES: dict[str, type[SpecFile]] = {
     "publishers": Publishers,
     "providers": Providers,
     "regions": Regions,
+    "kinds_of_parts": KindsOfParts,
+    "cards_of_memory": CardsOfMemory,
 }
 """The files that others are held to, which are checked like all others."""
 _VAGUE = (

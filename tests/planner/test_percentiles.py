@@ -73,6 +73,7 @@ def test_what_is_kept_in_the_mean_alone_is_said_to_be() -> None:
         planned("plan serve", {"model": "llama-3.1-8b", "on": "lambda:gpu_1x_a10", "rate": "1/s", "p": "99", "ttft": "230ms"})
 
 
+@pytest.mark.slow
 def test_no_division_that_was_left_out_takes_less(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[Percentiles] = []
     go = Percentiles.go

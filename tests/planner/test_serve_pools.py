@@ -67,6 +67,7 @@ def test_brute_force_finds_no_fewer(call: Call) -> None:
     assert not kept
 
 
+@pytest.mark.slow
 def test_spare_workers_are_of_both_kinds(call: Call) -> None:
     plain, spared = (answered(call, *ASKED, "--pools", "--spare", spare)["best"] for spare in ("0", "1"))
     pools = [one for one in spared if "read" in one["replicas"]]

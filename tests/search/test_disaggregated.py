@@ -176,7 +176,7 @@ def test_nothing_by_hand_answers_sooner_at_a_rate() -> None:
         assert figure(made, "e2e_s") >= 0.97 * figure(open_, "e2e_s")
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_no_tensor_parallel_degree_of_either_side_beats_what_is_chosen_with_as_few_accelerators() -> None:
     asked: dict[str, Any] = {"on": "2xdgx-h200", "prefill_on": "2xdgx-h200", "rate": 50.0}
     chosen = gpuplan.serve("deepseek-v3", **asked).figures

@@ -3,6 +3,8 @@
 import re
 from pathlib import Path
 
+import pytest
+
 from gpuplan.errors import GpuplanError
 from gpuplan.specs.catalog import Catalog, shipped_folder
 from gpuplan.specs.on import parse_target
@@ -14,6 +16,8 @@ ROWS = [
     for line in Path(__file__).with_name("collected_names.txt").read_text("utf-8").splitlines()
     if not line.startswith("#")
 ]
+EVERY = 4
+"""One name in so many is looked at by `pytest`, all others with the wide sweeps."""
 
 
 def _answer(name):
@@ -25,8 +29,7 @@ def _answer(name):
     return f"{target.accelerator.id} {target.count}", ""
 
 
-@each("name, wanted", ROWS)
-def test_a_name_means_its_part_or_says_what_comes_nearest_and_why(name, wanted):
+def _look(name, wanted):
     part, hint = _answer(name)
     if wanted == "?":
         assert not part, part
@@ -36,6 +39,17 @@ def test_a_name_means_its_part_or_says_what_comes_nearest_and_why(name, wanted):
         assert f"`{wanted[1:]}`" in hint
     else:
         assert part == wanted, hint
+
+
+@each("name, wanted", ROWS[::EVERY])
+def test_a_name_means_its_part_or_says_what_comes_nearest_and_why(name, wanted):
+    _look(name, wanted)
+
+
+@pytest.mark.slow
+@each("name, wanted", [row for at, row in enumerate(ROWS) if at % EVERY])
+def test_so_does_every_other_name(name, wanted):
+    _look(name, wanted)
 
 
 def test_a_part_is_no_machine_of_a_cloud_that_calls_one_so():
