@@ -98,6 +98,19 @@ def refuse_load_of_reader(ask: ServeAsk, arch: Architecture) -> None:
     raise UsageError(Problem("load.reads", what, "ask with --rate or --concurrency alone"))
 
 
+def refuse_workers_of_reader(arch: Architecture) -> None:
+    """Refuse workers that write what others read, of a model that only reads.
+
+    Raises:
+        UsageError: the model writes nothing.
+    """
+    if not arch.generates:
+        what = "a model that only reads has no workers of two kinds: it writes no answers"
+        raise UsageError(
+            Problem("disaggregated.reads", what, "leave --prefill-… and --decode-… out; --dp says how many replicas read")
+        )
+
+
 def notes_of_reader(load: Load, made: ServingFigures) -> list[Note]:
     """What a reader must know of the times of a model that only reads, where there are any."""
     if "latency_s" not in made.figures:

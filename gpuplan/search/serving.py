@@ -30,7 +30,15 @@ from gpuplan.search.drafting import drafting_of
 from gpuplan.search.idle import cache_idle, kernels_idle
 from gpuplan.search.images import images_of
 from gpuplan.search.library import Found, Library
-from gpuplan.search.load import load_notes, load_of, notes_of_reader, of_load, percentile_notes, refuse_load_of_reader
+from gpuplan.search.load import (
+    load_notes,
+    load_of,
+    notes_of_reader,
+    of_load,
+    percentile_notes,
+    refuse_load_of_reader,
+    refuse_workers_of_reader,
+)
 from gpuplan.search.longest import longest_tokens
 from gpuplan.search.quicker import quicker, without_stages
 from gpuplan.search.requests import Requested, requested
@@ -108,6 +116,8 @@ def settled(ask: ServeAsk, library: Library, *, decodes: bool = False) -> Settle
     positive(ask, ("prompt", "output", "batch", "context", "tp", "pp", "dp", "ep", "attention_dp", "decode_cp"))
     found = looked_up(ask, library)
     refuse_load_of_reader(ask, found.card.architecture)
+    if decodes:
+        refuse_workers_of_reader(found.card.architecture)
     chosen: list[Choice] = []
     request = requested(ask, found)
     found = found.replaced(notes=(*found.notes, *request.notes))

@@ -192,3 +192,10 @@ def test_workers_that_read_are_divided_as_they_read_most_by_themselves() -> None
     free, forced = (answered("serve", one, advise=False) for one in (given, {**given, "prefill_tp": 4}))
     each = [float(one.figures["tokens_per_s_per_accelerator"].value) for one in (free, forced)]
     assert each[0] >= each[1] / 1.01
+
+
+@pytest.mark.parametrize("more", [{}, {"rate": 5.0}, {"concurrency": 8}, {"rate": 5.0, "simulate": True}])
+@pytest.mark.parametrize("model", ["bge-m3", "vit-l-16"])
+def test_a_model_that_only_reads_has_no_workers_that_write(model: str, more: dict[str, Any]) -> None:
+    with pytest.raises(UsageError, match="a model that only reads"):
+        gpuplan.serve(model, on="2xh100", prefill_on="h100", **more)
